@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestLostIsNotExtended: a holder that was told that the lock is lost, or gave it up, and asks for an extension all the
-// same does not keep the lock from others: it would belong to nobody.
+// TestLostIsNotExtended: a holder that lost the lock, or unlocked it, and still calls Extend does not keep the lock from
+// others.
 func TestLostIsNotExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, what := range []string{"lost", "unlocked"} {
@@ -21,16 +21,16 @@ func TestLostIsNotExtended(t *testing.T) {
 			if what == "lost" {
 				<-h.Context().Done() // a little before the store's lease ends
 			} else if err := h.Unlock(t.Context()); err == nil {
-				t.Error("unlocked without an answer")
+				t.Error("unlocked without a response")
 			}
 			s.hangs.Store(false)
 			began := time.Now()
 			if err := h.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("%s: extending answered %v, wanted ErrLost", what, err)
+				t.Errorf("%s: Extend returned %v, wanted ErrLost", what, err)
 			}
 			next := acquire(t, locker(t, s, lock.Options{}))
 			if waited := time.Since(began); waited > 5*time.Second {
-				t.Errorf("%s: the next holder waited %v for nobody", what, waited)
+				t.Errorf("%s: the next holder waited %v although the lock was free", what, waited)
 			}
 			if err := next.Unlock(t.Context()); err != nil {
 				t.Error(err)

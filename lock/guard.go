@@ -17,12 +17,12 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Guard runs an UPDATE that compares the token in its WHERE clause, and answers ErrStale when it changed no row. The
+// Guard runs an UPDATE that compares the token in its WHERE clause, and returns ErrStale if it changed no row. The
 // statement has to store the token and to let only the present or a newer one through:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// No row is also what an absent row looks like: make sure that it is there.
+// An absent row changes no row either: make sure that it exists.
 func Guard(ctx context.Context, db Execer, update string, args ...any) error {
 	res, err := db.ExecContext(ctx, update, args...)
 	if err != nil {
@@ -38,7 +38,7 @@ func Guard(ctx context.Context, db Execer, update string, args ...any) error {
 	return nil
 }
 
-// CheckHeader compares the token of a request with the newest that the resource has seen, and answers the newer one to
+// CheckHeader compares the token of a request with the newest that the resource has seen, and returns the newer one to
 // be stored with the resource, in the same transaction as the write. ErrStale: refuse the request (409 Conflict).
 //
 // Any other error: the header is missing, given twice, or no token; refuse the request too (400 Bad Request). The token

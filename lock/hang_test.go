@@ -13,11 +13,11 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// hanging is a store whose answers can stop coming: the calls end with their context.
+// hanging is a store whose responses can stop: the calls end with their context.
 type hanging struct {
 	*memory.Store
 	hangs atomic.Bool
-	slow  time.Duration // that the next claim takes to be answered
+	slow  time.Duration // the response time of the next claim
 }
 
 func (s *hanging) Claim(ctx context.Context, c ...semeldriver.Claim) ([]semeldriver.Grant, error) {
@@ -44,9 +44,9 @@ func (s *hanging) Finish(ctx context.Context, f ...semeldriver.Finish) ([]semeld
 	return s.Store.Finish(ctx, f...)
 }
 
-// TestFM9_HolderIsToldInTime: an extension that hangs does not keep the holder from hearing at its own deadline that
-// the lock is lost; somebody else may have it from then on.
-func TestFM9_HolderIsToldInTime(t *testing.T) {
+// TestFM9_HolderLosesItInTime: while an extension hangs, the holder's context still ends at its own deadline. From then on
+// another holder may have the lock.
+func TestFM9_HolderLosesItInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hanging{Store: memory.NewStore()}
 		h := acquire(t, locker(t, s, lock.Options{Lease: 30 * time.Second}))
@@ -66,7 +66,7 @@ func TestFM9_HolderIsToldInTime(t *testing.T) {
 	})
 }
 
-// TestUnlockGivesUp: a store that does not answer does not keep Unlock for longer than the lease.
+// TestUnlockGivesUp: Unlock gives up after the lease if the store does not respond.
 func TestUnlockGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hanging{Store: memory.NewStore()}
@@ -74,7 +74,7 @@ func TestUnlockGivesUp(t *testing.T) {
 		s.hangs.Store(true)
 		began := time.Now()
 		if err := h.Unlock(context.Background()); err == nil {
-			t.Error("unlocked without an answer")
+			t.Error("unlocked without a response")
 		}
 		if took := time.Since(began); took > 13*time.Second {
 			t.Errorf("it took %v", took)
@@ -82,8 +82,8 @@ func TestUnlockGivesUp(t *testing.T) {
 	})
 }
 
-// TestFM36_SlowClaimIsRenewed: a lock whose claim was answered when its lease had ended is claimed again before it is
-// handed out.
+// TestFM36_SlowClaimIsRenewed: if the response of a claim comes after its lease has ended, the lock is claimed again before
+// Acquire returns it.
 func TestFM36_SlowClaimIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hanging{Store: memory.NewStore(), slow: 5 * time.Second}

@@ -25,16 +25,16 @@ type Held struct {
 
 	mu       sync.Mutex
 	deadline time.Time
-	// word is when the holder was last heard of: when it got the lock, or called Extend.
-	word     time.Time
+	// active is when the holder got the lock, or last called Extend.
+	active   time.Time
 	unlocked bool
 }
 
-// hold begins the heartbeat. sent is when the answered claim was sent: the lease counts from before that.
+// hold begins the heartbeat. sent is when the claim was sent: the lease counts from before that.
 func (l *Locker) hold(h driver.Hold, sent time.Time) *Held {
 	ctx, end := context.WithCancelCause(context.Background())
-	held := &Held{l: l, hold: h, ctx: ctx, end: end, done: make(chan struct{}), deadline: l.deadline(sent), word: time.Now()}
-	held.mu.Lock() // expire waits for the timer to be there
+	held := &Held{l: l, hold: h, ctx: ctx, end: end, done: make(chan struct{}), deadline: l.deadline(sent), active: time.Now()}
+	held.mu.Lock() // expire waits until the timer is set
 	defer held.mu.Unlock()
 	held.expiry = time.AfterFunc(time.Until(held.deadline), held.expire)
 	go held.beat()
@@ -54,73 +54,73 @@ func (h *Held) expire() {
 	}
 }
 
-// Name is the lock's name.
+// Name returns the lock's name.
 func (h *Held) Name() string { return h.hold.Key.Raw }
 
-// Token is the fencing token: greater than that of every earlier holder of this lock, for resources to compare. It fits
+// Token returns the fencing token: greater than that of every earlier holder of this lock, for resources to compare. It fits
 // into a signed column of 64 bits. Options.Epoch is in its highest bits.
 func (h *Held) Token() uint64 { return uint64(h.l.o.Epoch)<<epochShift | h.hold.Token }
 
 // Context ends when the lock is lost (cause ErrLost) or unlocked (cause context.Canceled).
 func (h *Held) Context() context.Context { return h.ctx }
 
-// lost tells that the lock was lost before it was unlocked. The timer that ends the context may be late.
+// lost reports that the lock was lost before it was unlocked. The timer that ends the context may be late.
 func (h *Held) lost() bool {
 	h.expire()
 	return errors.Is(context.Cause(h.ctx), ErrLost)
 }
 
-// Deadline is until when the lock is ours by our own monotonic clock, if it is not extended again: a little before the
-// store would give it to somebody else.
+// Deadline returns until when the lock is ours by our own monotonic clock, if it is not extended again: a little before the
+// store would give it to another holder.
 func (h *Held) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.deadline
 }
 
-// beat extends the lease every third of it, until the context ends or the holder was silent for Options.MaxHold.
+// beat extends the lease every third of it, until the context ends or the holder was inactive for Options.MaxHold.
 func (h *Held) beat() {
 	defer close(h.done)
 	defer h.expiry.Stop()
 	third := h.l.o.Lease / 3
 	for pause := third; idle.For(h.ctx, pause); {
 		pause = third
-		if h.silent() {
-			// A holder that hangs must not keep the lock forever (FM8): its lease ends by itself. It may speak up until then.
+		if h.inactive() {
+			// A holder that hangs must not keep the lock forever (FM8): its lease expires. Until then it may call Extend.
 			continue
 		}
 		if err := h.extend(h.ctx); err != nil {
 			if errors.Is(err, ErrLost) {
 				return
 			}
-			pause = min(third/4, 250*time.Millisecond) // unanswered: the same again while the lease lasts
+			pause = min(third/4, 250*time.Millisecond) // no response: the same again while the lease lasts
 		}
 	}
 }
 
-// silent tells that the holder was not heard of for longer than it may be.
-func (h *Held) silent() bool {
+// inactive reports that the holder did not call Extend for longer than MaxHold.
+func (h *Held) inactive() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.l.o.MaxHold > 0 && time.Since(h.word) > h.l.o.MaxHold
+	return h.l.o.MaxHold > 0 && time.Since(h.active) > h.l.o.MaxHold
 }
 
-// Extend renews the lease now, and tells that the holder is alive (Options.MaxHold). Without a MaxHold nobody has to
-// call it: the heartbeat renews the lease anyway. It blocks for a third of the lease at most, and does not retry.
-// ErrLost: somebody else has the lock, or it was unlocked; the context has ended. Any other error: it is not known, and
-// can be asked again.
+// Extend renews the lease now, and shows that the holder is alive (Options.MaxHold). Without a MaxHold you need not call it:
+// the heartbeat renews the lease anyway. It blocks for a third of the lease at most, and does not retry. ErrLost: another
+// holder has the lock, or it was unlocked; the context has ended. Any other error: the outcome is unknown, and you may call
+// it again.
 func (h *Held) Extend(ctx context.Context) error {
 	h.mu.Lock()
-	h.word = time.Now()
+	h.active = time.Now()
 	h.mu.Unlock()
 	return h.extend(ctx)
 }
 
 func (h *Held) extend(ctx context.Context) error {
-	if h.ctx.Err() != nil { // the store may not know it yet, and would keep the lock for nobody
+	if h.ctx.Err() != nil { // the store may not know it yet, and would keep the lock without a holder
 		return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.l.patience())
+	ctx, cancel := context.WithTimeout(ctx, h.l.writeTimeout())
 	defer cancel()
 	sent := time.Now()
 	out, err := h.l.store.Extend(ctx, h.l.o.Lease, h.hold)
@@ -130,10 +130,10 @@ func (h *Held) extend(ctx context.Context) error {
 	case len(out) == 1 && out[0] == driver.Applied:
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.ctx.Err() != nil { // too late: who uses the lock was told that it is lost
+		if h.ctx.Err() != nil { // too late: the holder's context has ended already
 			return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
 		}
-		// Of two extensions at once the one that was sent first may be answered last.
+		// Of two concurrent extensions the one that was sent first may return last.
 		if d := h.l.deadline(sent); d.After(h.deadline) {
 			h.deadline = d
 		}
@@ -142,7 +142,7 @@ func (h *Held) extend(ctx context.Context) error {
 		h.end(ErrLost)
 		return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
 	}
-	return fmt.Errorf("extend lock %q: the store did not answer", h.Name())
+	return fmt.Errorf("extend lock %q: the store did not respond", h.Name())
 }
 
 // deadline is until when the holder relies on a lease that was asked for at the time sent: a tenth less than it lasts,
@@ -151,13 +151,13 @@ func (l *Locker) deadline(sent time.Time) time.Time {
 	return sent.Add(l.o.Lease - min(l.o.Lease/10, time.Second))
 }
 
-// patience bounds one write: a store that does not answer must not hold up what has to be done in time.
-func (l *Locker) patience() time.Duration { return max(l.o.Lease/3, 50*time.Millisecond) }
+// writeTimeout bounds one write: a store that does not respond must not delay what has to be done in time.
+func (l *Locker) writeTimeout() time.Duration { return max(l.o.Lease/3, 50*time.Millisecond) }
 
-// Unlock gives the lock back. It stops the heartbeat first, and retries an unanswered write until the lease or ctx has
-// ended; the first try is made even if ctx has ended already, because who gives up still has to clean up. After an
-// error the lock becomes free when its lease ends, and Unlock may be called again. Unlocking a lock that somebody else
-// took over meanwhile changes nothing and is no error, nor is unlocking twice.
+// Unlock releases the lock. It stops the heartbeat first, and retries a write without a response until the lease or ctx has
+// ended. The first try is made even if ctx has ended already, because a caller that gives up must still clean up. After an
+// error the lock becomes free when its lease ends, and Unlock may be called again. Unlocking a lock that another holder took
+// over meanwhile changes nothing and is no error, nor is unlocking twice.
 func (h *Held) Unlock(ctx context.Context) error {
 	h.end(context.Canceled)
 	<-h.done
@@ -171,7 +171,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	}
 	first := context.WithoutCancel(ctx)
 	for try, pause := first, 5*time.Millisecond; ; try, pause = ctx, min(2*pause, time.Second) {
-		once, cancel := context.WithTimeout(try, h.l.patience())
+		once, cancel := context.WithTimeout(try, h.l.writeTimeout())
 		out, err := h.l.store.Finish(once, f)
 		cancel()
 		if err == nil && len(out) == 1 && out[0] != driver.Unknown {
@@ -179,7 +179,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 			return nil
 		}
 		if time.Until(h.deadline) <= 0 || !idle.For(ctx, pause) {
-			return fmt.Errorf("unlock %q: not known whether it is free before its lease ends: %w", h.Name(),
+			return fmt.Errorf("unlock %q: it is unknown whether it is free before its lease ends: %w", h.Name(),
 				errors.Join(err, context.Cause(ctx)))
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/semel-dev/semel/internal/idle"
 )
 
-// ErrHeld reports that somebody else holds the lock.
-var ErrHeld = errors.New("lock is held by somebody else")
+// ErrHeld reports that another holder has the lock.
+var ErrHeld = errors.New("lock is held by another holder")
 
 // ErrLost is the cause of the end of a holder's context: the lock was taken over, or its lease was not extended in
 // time. It matches nothing of package semel.
 var ErrLost = errors.New("lock was lost")
 
-// ErrNotLock reports that what the store keeps under the name of a lock is none: another program, or a consumer, uses
-// the scope. Choose another Options.Scope.
+// ErrNotLock reports that the record under a lock's name is not a lock's: another program, or a consumer, uses the scope.
+// Choose another Options.Scope.
 var ErrNotLock = errors.New("record is not a lock's")
 
 // DefaultScope is the consumer under which the records of locks are kept.
@@ -30,16 +30,16 @@ const DefaultScope = "lock"
 type Options struct {
 	// Scope keeps the names of one program from another's. Defaults to DefaultScope.
 	Scope string
-	// Lease is how long a lock outlives a holder that went without a word. It is extended every third of it. Defaults to
-	// 30 s, 100 ms at least.
+	// Lease is how long a lock outlives a holder that crashed. It is extended every third of it. Defaults to 30 s. The
+	// minimum is 100 ms.
 	Lease time.Duration
-	// Keep is how long the record of an unlocked lock stays in the store; its token grows on regardless. Defaults to one
+	// Keep is how long the record of an unlocked lock stays in the store. Its token grows regardless. Defaults to one
 	// day.
 	Keep time.Duration
-	// MaxHold is how long the heartbeat extends a lock whose holder says nothing: a holder that hangs loses it when the
-	// lease ends then. Each [Held.Extend] starts it anew. Defaults to 0: as long as the process lives.
+	// MaxHold is how long the heartbeat extends a lock without a call of [Held.Extend]. A holder that hangs then loses the
+	// lock when the lease ends. Each Extend restarts it. Defaults to 0: as long as the process lives.
 	MaxHold time.Duration
-	// Epoch is what the highest bits of the tokens are, 0 to 127. Raise it by one for all holders of a store that was
+	// Epoch is the highest bits of the tokens, 0 to 127. Raise it by one for all holders of a store that was
 	// restored from a backup, or that failed over to a replica which missed writes: it may hand out tokens that it gave to
 	// others before, and a greater epoch makes them greater than all of those (protocol section 9). Defaults to 0.
 	Epoch uint8
@@ -83,24 +83,24 @@ func New(s driver.Store, o Options) (*Locker, error) {
 	return &Locker{store: s, o: o}, nil
 }
 
-// Acquire takes the lock, and waits while somebody else holds it until ctx is done (then the error wraps ErrHeld and
-// ctx's cause). Nobody queues: of several who wait anybody may be the next. It retries unanswered requests by itself,
-// with the same nonce, so that what was applied without an answer is ours; after an error the lock can stay held until
-// its lease ends. The lease is extended in the background until [Held.Unlock]; ctx bounds the acquiring only.
-// ErrNotLock: the name is taken by something else.
+// Acquire takes the lock, and waits while another holder has it until ctx is done (then the error wraps ErrHeld and ctx's
+// cause). Waiting callers do not queue: any of them may be the next. Acquire retries requests without a response with the
+// same nonce, so that a claim that was applied is ours. After an error the lock can stay held until its lease ends. The
+// lease is extended in the background until [Held.Unlock]. ctx bounds the acquiring only. ErrNotLock: the name is taken by
+// something else.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// TryAcquire takes the lock if nobody holds it, and answers ErrHeld otherwise. Apart from the waiting it is Acquire: a
-// store that does not answer is asked again until ctx is done.
+// TryAcquire takes the lock if it is free, and returns ErrHeld otherwise. Apart from the waiting it is Acquire: requests
+// without a response are retried until ctx is done.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, false)
 }
 
 // Do runs fn while it holds the lock, and unlocks however fn ends. The context of fn ends with cause ErrLost when the
 // lock is lost. Errors are those of Acquire (fn did not run), else those of fn, unchanged or joined with more: ErrLost
-// when the lock was lost before fn returned, also when fn returned nil, because somebody else may have held it at the
+// when the lock was lost before fn returned, also when fn returned nil, because another holder may have had it at the
 // same time; and that of a failed unlocking.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, h *Held) error) (err error) {
 	h, err := l.Acquire(ctx, name)
@@ -141,24 +141,24 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Held, er
 		case g.Verdict == driver.Acquired && time.Since(sent) < l.o.Lease/2:
 			return l.hold(g.Hold, sent), nil
 		case g.Verdict == driver.Acquired && ctx.Err() == nil:
-			// The store answered slowly, and the lease may have ended meanwhile: the same claim again renews it.
+			// The store responded slowly, and the lease may have ended meanwhile: the same claim again renews it.
 			continue
 		case g.Verdict == driver.Acquired:
-			last = errors.New("the store answered too late")
+			last = errors.New("the store responded too late")
 		case g.Verdict == driver.Busy:
 			if !wait {
 				return nil, fmt.Errorf("acquire lock %q: %w", name, ErrHeld)
 			}
 			last = ErrHeld
-			// The holder may unlock at any time, and nothing tells: look a few times in a lease, not all at once.
+			// The holder may unlock at any time, without a notification: look a few times in a lease, not all at once.
 			pause = min(max(g.Wait/8, 5*time.Millisecond), 250*time.Millisecond)
 		case g.Verdict == driver.Parked:
-			// Abandoned for so long that the sweep set it aside (protocol law 10). Nobody holds it any more.
+			// Abandoned for so long that the sweep parked it (protocol law 10). It is free.
 			if last = l.reopen(ctx, g); errors.Is(last, driver.ErrUnsupported) {
 				return nil, fmt.Errorf("acquire lock %q: %w", name, last)
 			}
 		default:
-			return nil, fmt.Errorf("acquire lock %q in scope %q: its record answers %s: %w", name, l.o.Scope, g.Verdict, ErrNotLock)
+			return nil, fmt.Errorf("acquire lock %q in scope %q: its record returns %s: %w", name, l.o.Scope, g.Verdict, ErrNotLock)
 		}
 		if !idle.For(ctx, jitter(pause)) {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, errors.Join(last, context.Cause(ctx)))
@@ -174,13 +174,12 @@ func (l *Locker) claim(ctx context.Context, c driver.Claim) (driver.Grant, error
 		return driver.Grant{}, err
 	}
 	if len(gs) != 1 {
-		return driver.Grant{}, fmt.Errorf("store answered %d claims, asked was one", len(gs))
+		return driver.Grant{}, fmt.Errorf("store returned %d grants for one claim", len(gs))
 	}
 	return gs[0], gs[0].Err
 }
 
-// reopen makes a lock free that was set aside. A lock has no effect that could be in doubt: who holds a stale token is
-// fenced by the next one.
+// reopen frees a lock that was parked. A lock has no effect that could be in doubt: a stale token is fenced by the next one.
 func (l *Locker) reopen(ctx context.Context, g driver.Grant) error {
 	op, ok := driver.As[driver.Operator](l.store)
 	if !ok {

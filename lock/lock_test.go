@@ -84,8 +84,8 @@ func TestS1_44OneHolder(t *testing.T) {
 	})
 }
 
-// TestS2_15ExpiryTakeover: a holder that stalls is told that it lost, the next one gets a greater token, and the stale
-// one's unlock changes nothing.
+// TestS2_15ExpiryTakeover: the context of a holder that stalls ends, the next one gets a greater token, and the stale one's
+// unlock changes nothing.
 func TestS2_15ExpiryTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memory.NewStore()
@@ -93,7 +93,7 @@ func TestS2_15ExpiryTakeover(t *testing.T) {
 		stalled := acquire(t, locker(t, s, lock.Options{Lease: time.Second}))
 		other := locker(t, mem, lock.Options{Lease: time.Second})
 		if _, err := other.TryAcquire(t.Context(), "report"); !errors.Is(err, lock.ErrHeld) {
-			t.Fatalf("held, and TryAcquire answers %v", err)
+			t.Fatalf("held, and TryAcquire returns %v", err)
 		}
 		s.cut.Store(true)
 		next := acquire(t, other)
@@ -224,7 +224,7 @@ func (r *row) ExecContext(_ context.Context, _ string, args ...any) (sql.Result,
 	return driver.RowsAffected(1), nil
 }
 
-// ExampleGuard: the resource compares the token, so that a holder who stalled for too long changes nothing.
+// ExampleGuard: the resource compares the token, so that a holder that stalled for too long changes nothing.
 func ExampleGuard() {
 	ctx := context.Background()
 	l, _ := lock.New(memory.NewStore(), lock.Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/internal/virtual"
 )
 
-// hold keeps the messages of a round from other relays while they are published, and knows when it does not any more.
+// hold keeps the messages of a round from other relays while they are published, and knows when it no longer does.
 type hold struct {
 	time    virtual.Time
 	from    driver.Queue
@@ -61,7 +61,7 @@ func (h *hold) has(it *item) bool {
 	return ok && (h.visible == 0 || h.time.Now().Before(until))
 }
 
-// extend prolongs what is held; false when something is not any more.
+// extend prolongs the messages that are held. It returns false when one is lost.
 func (h *hold) extend(within time.Duration) bool {
 	h.mu.Lock()
 	items := make([]*item, 0, len(h.until))

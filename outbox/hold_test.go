@@ -7,8 +7,7 @@ import (
 	"github.com/semel-dev/semel/internal/virtual"
 )
 
-// TestFM62HoldByOurOwnClock: a process that was frozen finds out by itself that it does not hold its messages any more,
-// before anybody tells it.
+// TestFM62HoldByOurOwnClock: a process that was frozen finds out by its own clock that it no longer holds its messages.
 func TestFM62HoldByOurOwnClock(t *testing.T) {
 	fresh, old, gone := &item{}, &item{}, &item{}
 	h := &hold{time: virtual.Real{}, visible: time.Second, until: map[*item]time.Time{

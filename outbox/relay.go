@@ -23,8 +23,8 @@ type Config struct {
 	From driver.Queue
 	// To takes all messages.
 	To driver.Sender
-	// Route answers who takes a message, instead of To, and may change it; its id stays what it was. Senders are compared:
-	// messages for one go together. An error is the message's own fault.
+	// Route returns the sender of a message, instead of To, and may change the message. Its id stays the same. Messages of one
+	// sender (they are compared) go together. An error counts as the message's failure.
 	Route func(m *driver.Message) (driver.Sender, error)
 	// Batch is how many messages are published together at most. Defaults to 100.
 	Batch int
@@ -39,7 +39,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Counts tell what a relay did since it was made.
+// Counts has what a relay did since it was made.
 type Counts struct {
 	// Published messages were accepted and left the outbox. Again: accepted, but another relay has them now and publishes
 	// them once more. Refused counts refusals, Parked the dead letters that were written.
@@ -123,8 +123,8 @@ func (r *Relay) Counts() Counts {
 // whatever fails is logged and tried again. One call at a time.
 //
 // A message that was refused is tried again, later and later, while others go on. After MaxAttempts refusals it becomes a
-// dead letter of the outbox, so that its group goes on too. A refusal counts when it is the message and not the way: the sender
-// named it (*driver.ItemError), Route refused it, or others were accepted at the same time or since it was refused
+// dead letter of the outbox, so that its group goes on too. A refusal counts when it is the message and not the way: the
+// sender named it (*driver.ItemError), Route refused it, or others were accepted at the same time or since it was refused
 // before. While nothing at all is accepted nothing becomes a dead letter; the relay tries one message at a time.
 func (r *Relay) Run(ctx context.Context) error {
 	r.time = virtual.Of(ctx)

@@ -20,7 +20,7 @@ const (
 	accepted
 	refused // and it may have been the way
 	faulty  // and it was the message
-	lost    // somebody else has it now
+	lost    // another relay has it now
 )
 
 // item is one message in flight.
@@ -86,7 +86,7 @@ func (r *Relay) prepare(it *item) {
 	}
 	err := guarded(func() (err error) { it.to, err = r.cfg.Route(&it.out); return err })
 	if err == nil && it.to == nil {
-		err = errors.New("it answered no sender")
+		err = errors.New("it returned no sender")
 	}
 	if err != nil {
 		it.fate, it.err = faulty, fmt.Errorf("route: %w", err)
@@ -187,7 +187,7 @@ func (x *round) oneByOne(ctx context.Context, part []*item) {
 	}
 }
 
-// held leaves out messages that are not ours any more.
+// held leaves out messages that are not ours anymore.
 func (x *round) held(part []*item) []*item {
 	return slices.DeleteFunc(slices.Clone(part), func(it *item) bool {
 		if !x.hold.has(it) {
@@ -215,7 +215,7 @@ func (x *round) send(part []*item) error {
 	return nil
 }
 
-// judge tells a message that cannot be published from a way that does not work.
+// judge distinguishes a message that cannot be published from a sender that is down.
 func (x *round) judge() {
 	any, way := false, false
 	for _, it := range x.items {
@@ -248,7 +248,7 @@ func (x *round) judge() {
 	}
 }
 
-// settle marks what was published and returns what was not. Whoever does not hold a message any more changes nothing.
+// settle marks what was published and returns what was not. A relay that no longer holds a message changes nothing.
 func (x *round) settle(ctx context.Context) {
 	var ss []driver.Settlement
 	var of []*item
@@ -302,8 +302,8 @@ func (x *round) settlement(it *item) driver.Settlement {
 	}
 }
 
-// dead letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again from
-// it, and refused again, makes another dead letter.
+// dead letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again
+// from it, and refused again, makes another dead letter.
 func (r *Relay) deadLetter(it *item, attempts int) *driver.DeadLetter {
 	now := r.time.Now()
 	k := driver.Key{Consumer: "outbox " + r.name, Raw: it.ID}

@@ -16,10 +16,10 @@ import (
 )
 
 // fifo is a queue as SQS's FIFO queues are: one Receive hands out several messages of a group, one behind the other. What is
-// returned can come again at once, although later ones of its group are still out.
+// returned can be redelivered at once, although later ones of its group are still out.
 type fifo struct {
 	mu    sync.Mutex
-	left  []string // in order; the group is the first letter
+	left  []string // in order; the group is the first character
 	out   map[string]bool
 	back  []string // what was returned, in this order
 	dead  []string
@@ -132,8 +132,8 @@ func ofGroup(g string, ids []string) (out []string) {
 	return out
 }
 
-// TestRunsOfAGroupStayInOrder: what stands behind a message of its group that was refused is not published before it, however
-// the refusal is worded and whichever way each message goes.
+// TestRunsOfAGroupStayInOrder: what stands behind a message of its group that was refused is not published before it,
+// however the refusal is worded and whichever way each message goes.
 func TestRunsOfAGroupStayInOrder(t *testing.T) {
 	broken := errors.New("broken for the test")
 	for name, refuse := range map[string]func(ids []string) error{

@@ -132,7 +132,7 @@ func TestSagasInAConsumer(t *testing.T) {
 					case "trip-1":
 						return steps.Abort(errors.New("no car"))
 					}
-					return errors.New("no answer")
+					return errors.New("no response")
 				})),
 			})
 			if got := strings.Join(a.standing(), ", "); got != "trip-0 car, trip-0 flight, trip-0 hotel" || a.bookings != 9 {
@@ -198,7 +198,7 @@ func TestDrainedSagaResumes(t *testing.T) {
 	})
 }
 
-// TestTimedOutSagaGoesBack: the last attempt ends by its timeout. Its context is over, so the next one undoes the run.
+// TestTimedOutSagaGoesBack: the last attempt ends by its timeout. Its context has ended, so the next one undoes the run.
 func TestTimedOutSagaGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory.Open()
@@ -258,17 +258,17 @@ func TestWithInsideDo(t *testing.T) {
 		})
 	}
 	if _, _, err := do(); !errors.Is(err, errBroken) {
-		t.Errorf("the first call answered %v", err)
+		t.Errorf("the first call returned %v", err)
 	}
 	fail = nil
 	if v, d, err := do(); v != "booked" || d != semel.Executed || err != nil {
-		t.Errorf("the second call answered %q, %s, %v", v, d, err)
+		t.Errorf("the second call returned %q, %s, %v", v, d, err)
 	}
 	g.called("a", "b", "b")
 	fail = steps.Abort(errBroken)
 	g.key.Raw = "trip-2"
 	if _, d, err := do(); d != semel.DeadLettered || !semel.DispositionOf(err).Compensated {
-		t.Errorf("a call that was undone answered %s, %v", d, err)
+		t.Errorf("a call that was undone returned %s, %v", d, err)
 	}
 	g.called("a", "b", "undo b", "undo a")
 }
@@ -304,8 +304,8 @@ func TestTakeoverPolicies(t *testing.T) {
 	}{
 		{"once, failed", semel.Config{Takeover: semel.Once}, errBroken, driver.Uncertain, "a"},
 		{"once, undone", semel.Config{Takeover: semel.Once}, steps.Abort(errBroken), driver.FailedState, "a, undo a"},
-		{"probe, applied", semel.Config{Takeover: semel.Probe, Probe: answer(semel.ProbeApplied)}, errBroken, driver.Completed, "a"},
-		{"probe, not applied", semel.Config{Takeover: semel.Probe, Probe: answer(semel.ProbeNotApplied)}, errBroken,
+		{"probe, applied", semel.Config{Takeover: semel.Probe, Probe: found(semel.ProbeApplied)}, errBroken, driver.Completed, "a"},
+		{"probe, not applied", semel.Config{Takeover: semel.Probe, Probe: found(semel.ProbeNotApplied)}, errBroken,
 			driver.FailedState, "a, a, undo a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -334,6 +334,6 @@ func TestTakeoverPolicies(t *testing.T) {
 	}
 }
 
-func answer(a semel.ProbeResult) semel.ProbeFunc {
-	return func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return a, nil }
+func found(r semel.ProbeResult) semel.ProbeFunc {
+	return func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return r, nil }
 }

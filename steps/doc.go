@@ -13,28 +13,28 @@
 //
 // The function runs from its beginning in every attempt. A step that is done is not called again: its result comes from
 // the journal. So the function has to be deterministic in which steps it runs, and everything that is not (the time, a
-// random number, an answer from outside) belongs into a step. Steps are known by their names, never by their order.
+// random number, an external response) belongs in a step. Steps are known by their names, never by their order.
 //
 // # What each kind of step gives
 //
 //   - [Do]: at least once. The step is called with an effect key that is the same in every attempt; a downstream that
 //     deduplicates by it makes it exactly once.
-//   - [Once]: at most once. That it starts is durable before it is called; after an interruption a probe is asked, and
-//     without an answer the key is parked for a person.
+//   - [Once]: at most once. Its start is durable before it is called. After an interruption a probe is asked. If the outcome
+//     stays unknown, the key is parked for an operator.
 //   - [InTx]: exactly once, for effects in the store's own database: they commit with the journal.
 //   - [Each]: the items of one message, each a step of its own: those that are done stay done, however the others end.
 //
 // # Compensation
 //
 // [Undo] gives a step a compensation, which is durably registered before the step may run. When the run fails for good,
-// every registered step is compensated, the last one first, whatever is known of it: done, failed, or nobody knows. The
+// every registered step is compensated, the last one first, whether it is done, failed, or of unknown outcome. The
 // compensation of a step of unknown outcome must cancel the original or leave a tombstone for it: a late original that
 // was still on its way then finds the tombstone and is refused. See [Reversal]. When all is undone, the message becomes a
 // dead letter, and a redrive runs under new effect keys.
 //
 // A run fails for good when its function returns an error that is semel.Permanent (or [Abort]), or any error in the last
-// attempt; one in which the journal did not answer (semel.ErrNoResponse) does not count. From then on it never goes
-// forward again, whoever resumes it. A compensation that fails is repeated in place, then later, and parked for a person
+// attempt. An attempt in which the journal did not respond (semel.ErrNoResponse) does not count. From then on it never goes
+// forward again, whichever worker resumes it. A compensation that fails is repeated in place, then later, and parked for an operator
 // when it failed too often: it is never dropped.
 //
 // # Rules
@@ -45,6 +45,6 @@
 // whatever became of its steps. Keys with versions: a newer version has a journal of its own, and leaves the steps of an
 // interrupted older one as they are.
 //
-// A [Run] belongs to one goroutine; only Each runs things at the same time. Whoever loses the lease stops: no further
-// step or compensation is called, and semel.ErrFenced comes back.
+// A [Run] belongs to one goroutine. Only Each runs items concurrently. A run that loses the lease stops: no further step or
+// compensation is called, and it returns semel.ErrFenced.
 package steps

@@ -94,7 +94,7 @@ func Each[I, T any](
 			}
 		}()
 		p, err := r.reached(names[i], mine)
-		switch { // each assigns: an item without an answer has failed
+		switch { // each assigns: an item without a result has failed
 		case err != nil:
 			failures[i] = err
 		case ctx.Err() != nil && !p.memo && !r.collecting:

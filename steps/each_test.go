@@ -161,7 +161,7 @@ func TestEachIsUndone(t *testing.T) {
 		return err
 	}
 	if err := g.attempt(fn); !semel.DispositionOf(err).Compensated {
-		t.Errorf("answered %v", err)
+		t.Errorf("returned %v", err)
 	}
 	s.called(t, "sku-0", "sku-1", "sku-2", "undo sku-0", "undo sku-1", "undo sku-2")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// attempts calls a function with steps as often as a consumer would, until it is over.
+// attempts calls a function with steps as often as a consumer would, until it has ended.
 func attempts(store semel.Store, key string, fn steps.Func) {
 	for {
 		_, _, err := semel.Do(context.Background(), store, semel.Key{Consumer: "example", Raw: key},
@@ -27,8 +27,8 @@ func attempts(store semel.Store, key string, fn steps.Func) {
 	}
 }
 
-// A trip is booked in three steps. There is no car: the hotel and the flight are cancelled, and so is the car, because
-// nobody knows what became of a request that failed.
+// A trip is booked in three steps. The car fails: the hotel and the flight are cancelled, and so is the car, because the
+// outcome of a request that failed is unknown.
 func Example() {
 	book := func(what string) func(context.Context, string) (string, error) {
 		return func(_ context.Context, key string) (string, error) {
@@ -92,7 +92,7 @@ func ExampleUndo_tombstone() {
 	attempts(memory.NewStore(), "seat-1", func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "seat", func(_ context.Context, key string) (string, error) {
 			delayed = key // it is still on its way
-			return "", steps.Abort(errors.New("no answer"))
+			return "", steps.Abort(errors.New("no response"))
 		}, steps.Undo(func(_ context.Context, u steps.Reversal) error {
 			fmt.Println("cancel the seat, known to be reserved:", u.Done)
 			table.cancel(u.Key)
@@ -103,7 +103,7 @@ func ExampleUndo_tombstone() {
 	fmt.Println("the request arrives:", table.reserve(delayed))
 	// Output:
 	// cancel the seat, known to be reserved: false
-	// failed: step "seat": no answer (compensated)
+	// failed: step "seat": no response (compensated)
 	// the request arrives: refused: cancelled before it came
 }
 

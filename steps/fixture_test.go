@@ -22,7 +22,7 @@ type journals interface {
 	driver.StepStore
 }
 
-// fixture runs attempts at one key, one after the other, and tells what became of them.
+// fixture runs attempts at one key, one after the other, and checks their results.
 type fixture struct {
 	t     *testing.T
 	store journals
@@ -56,7 +56,7 @@ func (g *fixture) claim() driver.Grant {
 	return gs[0]
 }
 
-// attempt runs fn once; the engine's part is played as it plays it.
+// attempt runs fn once, and does the engine's part.
 func (g *fixture) attempt(fn steps.Func) error { return g.attemptIn(context.Background(), g.store, fn) }
 
 func (g *fixture) attemptIn(ctx context.Context, st driver.Store, fn steps.Func) error {
@@ -85,7 +85,7 @@ func (g *fixture) attemptIn(ctx context.Context, st driver.Store, fn steps.Func)
 	return err
 }
 
-// step is a step of that name that notes its calls and fails as told.
+// step is a step of that name that records its calls and fails with the error fail.
 func (g *fixture) step(ctx context.Context, r *steps.Run, name string, fail error) error {
 	_, err := steps.Do(ctx, r, name, func(context.Context, string) (string, error) {
 		g.calls = append(g.calls, name)
@@ -154,7 +154,7 @@ func (g *fixture) operate(op driver.Operation) {
 	}
 }
 
-// crash ends an attempt without a word: the key is taken away from it.
+// crash ends an attempt without a release: the key is taken away from it.
 func (g *fixture) crash(fn steps.Func) {
 	g.t.Helper()
 	grant := g.claim()

@@ -12,10 +12,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is how a run reads and writes its journal: unanswered calls are repeated, a loser stops.
+// This file is how a run reads and writes its journal: calls without a response are repeated, a loser stops.
 
-// grace is how long a write goes on after its context ended for another reason than a lost lease: what happened should
-// be written down.
+// grace is how long a write goes on after its context ended for another reason than a lost lease: effects that happened
+// should be recorded.
 const grace = 3 * time.Second
 
 // load reads the journal.
@@ -42,15 +42,15 @@ func (r *Run) load(ctx context.Context) error {
 }
 
 const (
-	// maxRefusals is how many times in a row effects may be refused by a store that can write, for what need not be their
-	// fault, before that is the run's failure.
+	// maxRefusals is how many times in a row a store that can write may refuse effects, without naming them as the cause,
+	// before that is the run's failure.
 	maxRefusals = 8
-	// lockPause is after how long a run goes on whose effects wait for somebody else's lock.
+	// lockPause is the delay of a run whose effects wait for another's lock.
 	lockPause = 2 * time.Second
 )
 
-// write writes to the journal, and stops the run when it is not ours any more (law 2). Refused effects are an error that
-// stops nothing: nothing was written. Effects that wait for a lock stop the run until later, which is nobody's failure.
+// write writes to the journal, and stops the run when it is no longer ours (law 2). Refused effects return an error and do
+// not stop the run: nothing was written. Effects that wait for a lock stop the run until later, without a failure.
 func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
 	effects := slices.ContainsFunc(w, func(w driver.StepWrite) bool { return w.Effects != nil })
 	refusals := 0
@@ -77,8 +77,8 @@ func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
 	})
 }
 
-// ask repeats a call until it is answered (law 4), the lease is lost, or ctx has ended and the grace period with it. Then
-// the run is halted: nobody knows how the journal stands. That spends no attempt.
+// ask repeats a call until it returns a result (law 4), the lease is lost, or ctx has ended and the grace period with it.
+// Then the run is halted, because the state of the journal is unknown. That spends no attempt.
 func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Context) (bool, error)) error {
 	if err := r.stopped(); err != nil {
 		return err
@@ -98,21 +98,21 @@ func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Contex
 			defer cancel()
 			ctx = detached
 		}
-		answered, err := call(ctx)
+		done, err := call(ctx)
 		switch {
-		case answered:
+		case done:
 			return err
 		case errors.Is(err, driver.ErrUnsupported):
 			return r.halt(semel.Permanent(fmt.Errorf("%s: %w", what, err)))
 		case !r.cfg.sleep(ctx, pause) && late:
-			// Nobody's failure: as the last one it would bury the message, and leave what the run did standing.
+			// Not a failure: in the last attempt it would dead-letter the message, and leave the run's effects in place.
 			return r.halt(r.later(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrNoResponse, err)), time.Second))
 		}
 	}
 }
 
 // maxReason bounds what a journal keeps of an error, in bytes: every later attempt reads it again, and an error may quote
-// a whole answer.
+// a whole response.
 const maxReason = 8 << 10
 
 // reasonOf is an error as the journal keeps it.

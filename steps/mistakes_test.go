@@ -12,7 +12,8 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// TestMistakesAreNotPassedOver: a step that was refused for its name, or that panicked, is not done; the run does not complete.
+// TestMistakesAreNotPassedOver: a step that was refused for its name, or that panicked, is not done; the run does not
+// complete.
 func TestMistakesAreNotPassedOver(t *testing.T) {
 	for name, fn := range map[string]func(ctx context.Context, g *fixture, r *steps.Run){
 		"twice": func(ctx context.Context, g *fixture, r *steps.Run) {
@@ -54,7 +55,7 @@ func TestInTxAfterOnce(t *testing.T) {
 	g.called()
 }
 
-// TestReasonsAreBounded: an error that quotes a whole answer, binary at that, does not fill the journal.
+// TestReasonsAreBounded: an error that quotes a whole response, binary at that, does not fill the journal.
 func TestReasonsAreBounded(t *testing.T) {
 	g := newFixture(t)
 	quoted := errors.New("\xff" + strings.Repeat("ä", 1<<20))

@@ -9,11 +9,11 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// TestOnceProbes: a step that was started by an attempt that is gone is asked about before anything else happens to it.
+// TestOnceProbes: if an attempt that crashed started the step, the probe is asked before anything else happens.
 func TestOnceProbes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		answer semel.ProbeResult
+		found  semel.ProbeResult
 		err    error
 		calls  string
 		state  driver.State
@@ -40,7 +40,7 @@ func TestOnceProbes(t *testing.T) {
 					return "paid", nil
 				}, func(context.Context, string) (string, semel.ProbeResult, error) {
 					g.calls = append(g.calls, "probe")
-					return "asked", c.answer, c.err
+					return "asked", c.found, c.err
 				})
 				return err
 			}
@@ -88,7 +88,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 		g.has(g.attempt(pay(g, errBroken)), `step "pay" may have happened`)
 		g.called("first", "pay")
 		g.state(driver.Uncertain)
-		// A person who releases it does not make it run twice.
+		// An operator that releases it does not make it run twice.
 		g.operate(driver.Operation{Kind: driver.Resolve, As: driver.Released})
 		_ = g.attempt(pay(g, nil))
 		g.called()
@@ -104,7 +104,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 			return nil
 		})
 		if err := g.attempt(pay(g, errBroken, undo)); !semel.DispositionOf(err).Compensated {
-			t.Errorf("answered %v", err)
+			t.Errorf("returned %v", err)
 		}
 		g.called("first", "pay", "undo pay", "undo first")
 	})
@@ -146,7 +146,7 @@ func TestUncompensatedDoubtParks(t *testing.T) {
 	g.state(driver.Uncertain)
 }
 
-// TestResultsAreKept: results come back as their type, and one that does not fit is a change of the code.
+// TestResultsAreKept: results keep their type. A result that does not fit its type means that the code changed.
 func TestResultsAreKept(t *testing.T) {
 	type flight struct {
 		Number string
@@ -168,7 +168,7 @@ func TestResultsAreKept(t *testing.T) {
 	got = flight{}
 	_ = g.attempt(fn)
 	if got.Number != "LH1" || len(got.Seats) != 2 {
-		t.Errorf("the result came back as %+v", got)
+		t.Errorf("the result is %+v", got)
 	}
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "flight", func(context.Context, string) ([]string, error) { return nil, nil })

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFM46_EffectsRefusedAgainAndAgain: effects that a store refuses each time, with an error that is often its own trouble,
-// fail the run after a while: it spends an attempt. A lock is waited for in another attempt, which is nobody's failure, and
+// fail the run after a while: it spends an attempt. A lock is waited for in another attempt, which is not a failure, and
 // so is a store that cannot write.
 func TestFM46_EffectsRefusedAgainAndAgain(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -21,8 +21,8 @@ func TestFM46_EffectsRefusedAgainAndAgain(t *testing.T) {
 		deferred bool
 		tries    int
 	}{
-		"suspect": {fmt.Errorf("%w: internal error", driver.ErrNotCommitted), false, 8},
-		"blocked": {fmt.Errorf("%w: held by session 4711", driver.ErrBlocked), true, 1},
+		"transient": {fmt.Errorf("%w: internal error", driver.ErrNotCommitted), false, 8},
+		"blocked":   {fmt.Errorf("%w: held by session 4711", driver.ErrBlocked), true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newFixture(t)

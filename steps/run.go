@@ -37,9 +37,9 @@ func Version(v string) Option { return func(c *config) { c.version = v } }
 // Logger gets "Compensation failed" for each compensation that fails. Defaults to slog.Default().
 func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// Retry says how often a compensation is tried in one attempt (3), with what pause after the first failure, doubling
-// (200 ms), and after how many failures in all it is parked for a person (20). Between attempts it waits 1 s, doubling, 5 min
-// at most; they do not count towards Config.MaxAttempts.
+// Retry says how often a compensation is tried in one attempt (3), with what pause after the first failure, doubling (200
+// ms), and after how many failures in all it is parked for an operator (20). Between attempts it waits 1 s, doubling, 5 min at
+// most; they do not count towards Config.MaxAttempts.
 func Retry(tries int, pause time.Duration, limit int) Option {
 	return func(c *config) { c.tries, c.pause, c.limit = max(tries, 1), pause, max(limit, 1) }
 }
@@ -122,19 +122,19 @@ type Run struct {
 	journal []driver.Step // in the order of Seq, as it was read last
 	rows    map[string]driver.Step
 	reason  string // why the run compensates
-	// backwards: the run compensates. collecting: the function runs only to tell its compensations.
+	// backwards: the run compensates. collecting: the function runs only to name its compensations.
 	backwards, collecting bool
 	seen                  map[string]bool
-	unseen                int // rows of former attempts that this one has not reached
+	unseen                int // rows of earlier attempts that this one has not reached
 	undo                  map[string]undoFunc
 	failed                error // of the first step that failed
-	halted                error // why nothing may be called any more
+	halted                error // why nothing may be called anymore
 }
 
 // Attempt is the attempt that runs.
 func (r *Run) Attempt() *semel.Attempt { return r.a }
 
-// run goes forward, or backward, and answers for the engine.
+// run goes forward, or backward, and returns the error for the engine.
 func (c *config) run(ctx context.Context, a *semel.Attempt, fn Func) error {
 	st, ok := driver.As[driver.StepStore](a.Store())
 	switch {
@@ -263,7 +263,7 @@ func (r *Run) open() (name string) {
 	return name
 }
 
-// undoable tells that a step has a compensation.
+// undoable reports that a step has a compensation.
 func (r *Run) undoable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,7 +33,7 @@ func stepConfigOf(opts []StepOption) stepConfig {
 // MaxName is the longest name of a step, in bytes.
 const MaxName = 512
 
-// errCompensating is what steps answer while the function runs only to tell its compensations.
+// errCompensating is what steps return while the function runs only to name its compensations.
 var errCompensating = errors.New("steps: the run is being undone: no step runs")
 
 // place is a step that a run has reached.
@@ -148,7 +148,7 @@ func (p *place) register(ctx context.Context, more ...driver.StepWrite) error {
 	return nil
 }
 
-// begin registers a step that may run again. One that former code began as Once must not.
+// begin registers a step that may run again. A step that earlier code began as Once must not.
 func (p *place) begin(ctx context.Context) error {
 	if p.row.State == driver.StepStarted {
 		return p.r.halt(semel.Park(fmt.Errorf("step %q was begun as one that runs at most once, and may have happened%s",
@@ -209,7 +209,7 @@ func encode(v any) ([]byte, error) {
 // Do runs a step that may happen more than once: f is called with its effect key until it returned nil and that is in the
 // journal; from then on every attempt gets the stored result, and f is not called. The result is kept as JSON.
 //
-// f's error is returned, with the step's name and all its marks; return it. A step whose outcome nobody knows is called
+// f's error is returned, with the step's name and all its marks; return it. A step of unknown outcome is called
 // again with the same key: downstreams that deduplicate by it make it exactly once.
 func Do[T any](
 	ctx context.Context, r *Run, name string, f func(ctx context.Context, key string) (T, error), opts ...StepOption,
@@ -245,16 +245,16 @@ func atLeastOnce[T any](ctx context.Context, p *place, f func(ctx context.Contex
 }
 
 // ProbeFunc asks whether a step happened that an earlier attempt started under the effect key: semel.ProbeApplied with
-// its result, semel.ProbeNotApplied, or semel.ProbeUnknown. An error asks again in the next attempt. Not applied licenses
-// a second call: the answer has to stay true, so the probe must also refuse the original if it is still on its way (a
-// tombstone, or a token that the resource compares).
+// its result, semel.ProbeNotApplied, or semel.ProbeUnknown. An error asks again in the next attempt. Not applied allows a
+// second call. It has to stay true, so the probe must also refuse the original if it is still on its way (a tombstone, or a
+// token that the resource compares).
 type ProbeFunc[T any] func(ctx context.Context, key string) (T, semel.ProbeResult, error)
 
-// Once runs a step that must not happen twice: that it starts is in the journal before f is called. An attempt that finds
-// it started by an earlier one asks the probe: applied finishes it, not applied calls f again. When nobody can tell, the
-// run goes back if the step has a compensation, which is made for unknown outcomes; else the key is parked for a person.
-// Without a probe (nil) nobody can ever tell, not even after f returned an error: unless that is semel.NotApplied, which
-// takes the start back.
+// Once runs a step that must not happen twice: its start is in the journal before f is called. An attempt that finds it
+// started by an earlier one asks the probe: applied finishes it, not applied calls f again. If the outcome stays unknown,
+// the run goes back if the step has a compensation, which is made for unknown outcomes. Else the key is parked for an
+// operator. Without a probe (nil) the outcome always stays unknown, also after f returned an error, unless that is
+// semel.NotApplied, which undoes the start.
 func Once[T any](
 	ctx context.Context, r *Run, name string, f func(ctx context.Context, key string) (T, error), probe ProbeFunc[T],
 	opts ...StepOption,
@@ -269,11 +269,11 @@ func Once[T any](
 	}
 	started := p.row.State == driver.StepStarted
 	if started {
-		v, answer, err := askProbe(ctx, p, probe)
+		v, found, err := askProbe(ctx, p, probe)
 		if err != nil {
 			return zero, err
 		}
-		if answer == semel.ProbeApplied {
+		if found == semel.ProbeApplied {
 			return v, storeResult(ctx, p, v)
 		}
 	}
@@ -309,29 +309,29 @@ func storeResult[T any](ctx context.Context, p *place, v T) error {
 	return nil
 }
 
-// inDoubt ends a run at a step that may have happened: back where the step has a compensation, else for a person.
+// inDoubt ends a run at a step that may have happened: it goes back if the step has a compensation, else it is parked.
 func (p *place) inDoubt(why error) error {
 	if p.cfg.undo != nil && (p.row.Undo || p.row.State != driver.StepStarted) {
-		return p.fail(semel.Permanent(fmt.Errorf("nobody can tell whether it happened: %w", why)))
+		return p.fail(semel.Permanent(fmt.Errorf("it is unknown whether it happened: %w", why)))
 	}
-	return p.r.halt(semel.Park(fmt.Errorf("step %q may have happened, and nobody can tell%s: %w", p.name, p.r.cfg.code(), unmarked{why})))
+	return p.r.halt(semel.Park(fmt.Errorf("step %q may have happened, and its outcome is unknown%s: %w", p.name, p.r.cfg.code(), unmarked{why})))
 }
 
 // askProbe asks whether a started step happened.
-func askProbe[T any](ctx context.Context, p *place, probe ProbeFunc[T]) (v T, answer semel.ProbeResult, err error) {
+func askProbe[T any](ctx context.Context, p *place, probe ProbeFunc[T]) (v T, found semel.ProbeResult, err error) {
 	if probe == nil {
-		return v, answer, p.inDoubt(errors.New("it was started and interrupted, and has no probe"))
+		return v, found, p.inDoubt(errors.New("it was started and interrupted, and has no probe"))
 	}
-	v, answer, err = probe(ctx, p.key())
+	v, found, err = probe(ctx, p.key())
 	switch {
 	case err != nil && (ctx.Err() != nil || !p.r.a.Ends(ctx, err)):
-		return v, answer, p.fail(semel.NotApplied(fmt.Errorf("ask whether it happened: %w", err))) // asked again later
+		return v, found, p.fail(semel.NotApplied(fmt.Errorf("ask whether it happened: %w", err))) // asked again later
 	case err != nil:
-		return v, answer, p.inDoubt(err)
-	case answer == semel.ProbeApplied || answer == semel.ProbeNotApplied:
-		return v, answer, nil
+		return v, found, p.inDoubt(err)
+	case found == semel.ProbeApplied || found == semel.ProbeNotApplied:
+		return v, found, nil
 	}
-	return v, answer, p.inDoubt(errors.New("it was started and interrupted, and the probe cannot tell"))
+	return v, found, p.inDoubt(errors.New("it was started and interrupted, and the probe cannot tell"))
 }
 
 // InTx runs a step whose effects are in the store's own database: what f queues in tx commits together with the journal,

@@ -87,7 +87,7 @@ func TestLastAttemptCompensates(t *testing.T) {
 	}
 	for range 2 {
 		if err := g.attempt(fn); semel.DispositionOf(err).Permanent {
-			t.Fatalf("an attempt that is not the last answered %v", err)
+			t.Fatalf("an attempt that is not the last returned %v", err)
 		}
 	}
 	g.called("a", "b", "b")
@@ -96,7 +96,7 @@ func TestLastAttemptCompensates(t *testing.T) {
 	g.state(driver.FailedState)
 }
 
-// TestFM63CrashDuringCompensation: whoever resumes goes on backwards only, with the results of the steps that were done.
+// TestFM63CrashDuringCompensation: a resumed run goes on backwards only, with the results of the steps that were done.
 func TestFM63CrashDuringCompensation(t *testing.T) {
 	g := newFixture(t)
 	crash := true
@@ -115,7 +115,7 @@ func TestFM63CrashDuringCompensation(t *testing.T) {
 			g.calls = append(g.calls, "undo "+was)
 			if crash {
 				crash = false
-				g.operate(driver.Operation{Kind: driver.ForceRelease}) // the process is gone: this attempt is over
+				g.operate(driver.Operation{Kind: driver.ForceRelease}) // the process is gone: this attempt has ended
 			}
 			return nil
 		}))
@@ -126,11 +126,11 @@ func TestFM63CrashDuringCompensation(t *testing.T) {
 	}
 	err := g.attempt(fn)
 	if !errors.Is(err, semel.ErrFenced) {
-		t.Fatalf("the attempt that lost its key answered %v, wanted ErrFenced", err)
+		t.Fatalf("the attempt that lost its key returned %v, wanted ErrFenced", err)
 	}
 	g.called("a", "b", "for F1", "undo for F1", "undo F1")
 	if err := g.attempt(fn); !semel.DispositionOf(err).Compensated {
-		t.Fatalf("the resumed run answered %v", err)
+		t.Fatalf("the resumed run returned %v", err)
 	}
 	g.called("undo F1", "undo a")
 }
@@ -144,7 +144,7 @@ func TestFM63LoserStops(t *testing.T) {
 			return 1, nil
 		})
 		if !errors.Is(err, semel.ErrFenced) {
-			t.Errorf("the step whose end was refused answered %v", err)
+			t.Errorf("the step whose end was refused returned %v", err)
 		}
 		_ = g.step(ctx, r, "b", nil) // a function that does not look at errors
 		_ = steps.InTx(ctx, r, "c", func(context.Context, *memory.Effects) error { g.calls = append(g.calls, "c"); return nil })
@@ -152,7 +152,7 @@ func TestFM63LoserStops(t *testing.T) {
 	})
 	g.called()
 	if !errors.Is(err, semel.ErrFenced) || semel.DispositionOf(err).Permanent {
-		t.Errorf("the loser answered %v, wanted ErrFenced", err)
+		t.Errorf("the loser returned %v, wanted ErrFenced", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestS136CompensationFailed(t *testing.T) {
 		err := g.attempt(fn)
 		g.has(err, "no connection")
 		if i < 2 != semel.DispositionOf(err).Deferred {
-			t.Errorf("attempt %d answered %v", i, err)
+			t.Errorf("attempt %d returned %v", i, err)
 		}
 		g.state(want)
 		if r := g.record(); want == driver.Released && r.Failures != 0 {
@@ -246,7 +246,7 @@ func TestUnknownStepParks(t *testing.T) {
 	g.called()
 }
 
-// TestUnknownCompensationParks: a registered step whose compensation the code does not tell any more.
+// TestUnknownCompensationParks: a registered step whose compensation the code no longer names.
 func TestUnknownCompensationParks(t *testing.T) {
 	g := newFixture(t)
 	g.opts = append(g.opts, steps.Version("v4"))
@@ -326,7 +326,7 @@ func TestInTx(t *testing.T) {
 		}
 	}
 	if err := g.attempt(fn(true)); !errors.Is(err, memory.ErrExists) {
-		t.Errorf("refused effects answered %v", err)
+		t.Errorf("refused effects returned %v", err)
 	}
 	if n := tables.Len("ledger"); n != 0 {
 		t.Errorf("refused effects left %d rows", n)
@@ -346,7 +346,7 @@ func TestInTx(t *testing.T) {
 	if err := newFixture(t).attempt(func(ctx context.Context, r *steps.Run) error {
 		return steps.InTx(ctx, r, "sql", func(context.Context, *semel.Statements) error { return nil })
 	}); !errors.Is(err, semel.ErrNoTx) || !semel.DispositionOf(err).Permanent {
-		t.Errorf("a store that does not offer the effects answered %v", err)
+		t.Errorf("a store that does not offer the effects returned %v", err)
 	}
 }
 
@@ -360,15 +360,15 @@ func TestHandlerAsksForAJournal(t *testing.T) {
 	}
 	cfg.Store = struct{ driver.Store }{db.Store()}
 	if _, err := semel.New(cfg); !errors.Is(err, steps.ErrNoJournal) || !strings.Contains(err.Error(), "DynamoDB") {
-		t.Errorf("a store without journals answered %v", err)
+		t.Errorf("a store without journals returned %v", err)
 	}
 	cfg.Store, cfg.Handler = db.Store(), steps.Handler(nothing, steps.Uses[*semel.Statements]())
 	if _, err := semel.New(cfg); !errors.Is(err, semel.ErrNoTx) {
-		t.Errorf("a store without statements answered %v", err)
+		t.Errorf("a store without statements returned %v", err)
 	}
 	// Where no record stands behind the run that others can see.
 	a := semel.NewAttempt(semel.Message{}, driver.Grant{}, nil)
 	if err := steps.With(context.Background(), a, nothing); !errors.Is(err, steps.ErrNoJournal) {
-		t.Errorf("a run without a store answered %v", err)
+		t.Errorf("a run without a store returned %v", err)
 	}
 }

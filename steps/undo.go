@@ -15,7 +15,7 @@ import (
 // Reversal is what a compensation gets.
 //
 // The outcome of a step that is not Done is unknown: it may have happened, it may not, and it may still be on its way. Its
-// compensation must see to it that it does not happen any more: cancel what runs under Key, and where there is nothing to
+// compensation must make sure that it does not happen anymore: cancel what runs under Key, and where there is nothing to
 // cancel yet leave a tombstone under Key that refuses a late original. A compensation that finds nothing and does nothing
 // leaves the late original standing.
 type Reversal struct {
@@ -120,13 +120,13 @@ func (r *Run) missing() string {
 	return ""
 }
 
-// collect runs the function to learn the compensations: steps that were done answer with their results, and it stops at
-// the first that was not. No step is called.
+// collect runs the function to learn the compensations: steps that are done return their results, and it stops at the first
+// that is not. No step is called.
 func (r *Run) collect(ctx context.Context, fn Func) {
 	r.mu.Lock()
 	r.collecting = true
 	r.mu.Unlock()
-	_ = r.call(ctx, fn) // how it ends does not matter: the compensations that it named do
+	_ = r.call(ctx, fn) // only the compensations that it named matter
 	r.mu.Lock()
 	r.collecting = false
 	r.mu.Unlock()

@@ -1,9 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,50 +27,40 @@ type CreateOptions struct {
 }
 
 // maxAckPending bounds what a consumer that Create makes has in flight, delayed messages included. JetStream's own default of
-// 1,000 stops the delivery of everything while so many messages wait for their next attempt.
+// 1,000 stops the delivery of everything while 1,000 messages wait for their next attempt.
 const maxAckPending = 100_000
 
 // Create makes what is missing of a stream (a work queue on disk, which refuses messages rather than drop old ones), its
 // durable consumer (explicit acknowledgements, no MaxDeliver) and the bucket for its dead letters. It leaves what exists as it
 // is.
 func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) error {
-	opts, err := o.withDefaults(stream)
+	q, err := connect(nc, stream, o.Options)
 	if err != nil {
 		return err
 	}
-	q := &Queue{nc: nc, stream: stream, o: opts}
-	if q.js, q.api, err = connect(nc, opts); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*q.o.CallTimeout)
 	defer cancel()
-	if len(o.Subjects) == 0 {
-		o.Subjects = []string{stream}
-		if o.Subject != "" {
-			o.Subjects = []string{o.Subject}
-		}
-	}
-	replicas := max(o.Replicas, 1)
 	s, err := q.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		subjects := o.Subjects
+		if len(subjects) == 0 {
+			subjects = []string{cmp.Or(o.Subject, stream)}
+		}
 		s, err = q.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: stream, Subjects: o.Subjects, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
-			Storage: jetstream.FileStorage, MaxAge: o.Retention, Replicas: replicas, AllowDirect: true,
+			Name: stream, Subjects: subjects, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+			Storage: jetstream.FileStorage, MaxAge: o.Retention, Replicas: max(o.Replicas, 1), AllowDirect: true,
 		})
 	}
 	if err != nil {
 		return q.explain(fmt.Sprintf("make stream %q for", stream), err)
 	}
-	if _, err = s.Consumer(ctx, opts.Consumer); errors.Is(err, jetstream.ErrConsumerNotFound) {
-		wait := o.Visibility
-		if wait == 0 {
-			wait = 30 * time.Second
-		}
+	config := s.CachedInfo().Config
+	if _, err = s.Consumer(ctx, q.o.Consumer); errors.Is(err, jetstream.ErrConsumerNotFound) {
 		c := jetstream.ConsumerConfig{
-			Durable: opts.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wait, MaxDeliver: -1, MaxAckPending: maxAckPending,
-			DeliverPolicy: jetstream.DeliverAllPolicy,
+			Durable: q.o.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: cmp.Or(o.Visibility, 30*time.Second), MaxDeliver: -1,
+			MaxAckPending: maxAckPending, DeliverPolicy: jetstream.DeliverAllPolicy,
 		}
-		if subjects := s.CachedInfo().Config.Subjects; o.Subject != "" && (len(subjects) != 1 || subjects[0] != o.Subject) {
+		if !slices.Equal(config.Subjects, []string{o.Subject}) {
 			c.FilterSubject = o.Subject
 		}
 		_, err = s.CreateConsumer(ctx, c)
@@ -79,15 +71,14 @@ func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) 
 	if o.DeadLetters != nil {
 		return nil
 	}
-	_, err = q.js.KeyValue(ctx, opts.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
+	if _, err = q.js.KeyValue(ctx, q.o.Bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = q.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: opts.Bucket, Description: "dead letters of stream " + stream, Storage: jetstream.FileStorage,
-			Replicas: s.CachedInfo().Config.Replicas, History: 1,
+			Bucket: q.o.Bucket, Description: "dead letters of stream " + stream, Storage: jetstream.FileStorage,
+			Replicas: config.Replicas, History: 1,
 		})
 	}
 	if err != nil {
-		return explain(nc, fmt.Sprintf("nats: make bucket %q for dead letters", opts.Bucket), err)
+		return explain(nc, fmt.Sprintf("nats: make bucket %q for dead letters", q.o.Bucket), err)
 	}
 	return nil
 }

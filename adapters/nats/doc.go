@@ -4,8 +4,8 @@
 // server accepts acknowledgements of expired deliveries. The record of a key decides; see package
 // [github.com/semel-dev/semel/driver/redeliver] for the deadline that keeps an expired delivery from touching the next one.
 //
-// Settings that semel relies on: acknowledgements are explicit, MaxDeliver is -1 (a message that reaches it is delivered to
-// nobody and stays in the stream), the visibility is the consumer's AckWait. [Create] makes such a stream and consumer, and a
-// bucket for dead letters; [Open] refuses others. What a NATS server acknowledged it has not necessarily written to disk: it
-// syncs every two minutes unless its sync_interval is "always". [Queue.Features] says so.
+// Settings that semel relies on: acknowledgements are explicit, MaxDeliver is -1 (a message that reaches it is no longer delivered
+// and stays in the stream), the visibility is the consumer's AckWait. [Create] makes such a stream and consumer, and a
+// bucket for dead letters; [Open] refuses others. A NATS server acknowledges messages before it has written them to
+// disk: it syncs every two minutes unless its sync_interval is "always". [Queue.Features] reports that.
 package nats

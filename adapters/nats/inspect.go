@@ -19,24 +19,23 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
 	defer cancel()
 	s.Approximate = true
-	is := q.now()
 	stream, info, err := q.look(ctx)
 	if err != nil {
 		return s, err
 	}
 	s.InFlight = int64(info.NumAckPending)
 	// The consumer's own count of what it has not delivered yet follows the stream a moment later.
-	waiting, err := q.next(ctx, stream, &is, info.Delivered.Stream+1)
+	waiting, err := q.next(ctx, stream, info.Delivered.Stream+1)
 	switch {
 	case err != nil:
 		return s, err
-	case waiting != nil && len(is.filters()) == 0:
+	case waiting != nil && len(q.is.Load().filters()) == 0:
 		s.Visible = max(int64(stream.CachedInfo().State.LastSeq)-int64(waiting.Sequence)+1, 1)
 	case waiting != nil:
 		s.Visible = max(int64(info.NumPending), 1)
 	}
 	if !s.Empty() {
-		oldest, err := q.next(ctx, stream, &is, info.AckFloor.Stream+1)
+		oldest, err := q.next(ctx, stream, info.AckFloor.Stream+1)
 		if err != nil {
 			return s, err
 		}
@@ -51,52 +50,55 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 }
 
 // look reads the states of stream and consumer.
-func (q *Queue) look(ctx context.Context) (jetstream.Stream, *jetstream.ConsumerInfo, error) {
-	stream, err := q.js.Stream(ctx, q.stream)
-	if err != nil {
-		return nil, nil, q.explain("read", err)
+func (q *Queue) look(ctx context.Context) (stream jetstream.Stream, info *jetstream.ConsumerInfo, err error) {
+	if stream, err = q.js.Stream(ctx, q.stream); err == nil {
+		var c jetstream.Consumer
+		if c, err = stream.Consumer(ctx, q.o.Consumer); err == nil {
+			return stream, c.CachedInfo(), nil
+		}
 	}
-	c, err := stream.Consumer(ctx, q.o.Consumer)
-	if err != nil {
-		return nil, nil, q.explain("read", err)
-	}
-	return stream, c.CachedInfo(), nil
+	return nil, nil, q.explain("read", err)
 }
 
-// next is the first message of the consumer at a sequence or behind it; nil if there is none.
-func (q *Queue) next(ctx context.Context, stream jetstream.Stream, is *settings, seq uint64) (*jetstream.RawStreamMsg, error) {
-	filters := is.filters()
+// each calls f with every filter of the consumer; all of the stream is one filter.
+func (q *Queue) each(f func(filter string) error) error {
+	filters := q.is.Load().filters()
 	if len(filters) == 0 {
 		filters = []string{">"}
 	}
-	var first *jetstream.RawStreamMsg
-	for _, f := range filters {
-		m, err := stream.GetMsg(ctx, max(seq, 1), jetstream.WithGetMsgSubject(f))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, q.explain("read a message of", err)
-		}
-		if first == nil || m.Sequence < first.Sequence {
-			first = m
+	for _, filter := range filters {
+		if err := f(filter); err != nil {
+			return err
 		}
 	}
-	return first, nil
+	return nil
+}
+
+// next returns the first message of the consumer at a sequence or behind it; nil if there is none.
+func (q *Queue) next(ctx context.Context, stream jetstream.Stream, seq uint64) (first *jetstream.RawStreamMsg, err error) {
+	err = q.each(func(filter string) error {
+		m, err := stream.GetMsg(ctx, max(seq, 1), jetstream.WithGetMsgSubject(filter))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case err != nil:
+			return q.explain("read a message of", err)
+		case first == nil || m.Sequence < first.Sequence:
+			first = m
+		}
+		return nil
+	})
+	return first, err
 }
 
 // Peek shows up to limit messages without receiving them, the oldest first, from the first that is not acknowledged on. It
 // shows those in flight as well, and of a stream that keeps acknowledged messages those that were acknowledged out of order.
-func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	is := q.now()
+func (q *Queue) Peek(ctx context.Context, limit int) (out []driver.Delivery, err error) {
 	stream, info, err := q.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	seq := info.AckFloor.Stream + 1
-	var out []driver.Delivery
-	for len(out) < limit {
-		m, err := q.next(ctx, stream, &is, seq)
+	for seq := info.AckFloor.Stream + 1; len(out) < limit; {
+		m, err := q.next(ctx, stream, seq)
 		if err != nil || m == nil {
 			return out, err
 		}
@@ -113,36 +115,30 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 
 // Purge removes every message of the consumer, those in flight too. It refuses where other consumers of the stream would
 // lose theirs.
-func (q *Queue) Purge(ctx context.Context) (int64, error) {
+func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
 	defer cancel()
-	is := q.now()
-	filters := is.filters()
-	if is.stream.Retention != jetstream.WorkQueuePolicy {
+	if q.is.Load().stream.Retention != jetstream.WorkQueuePolicy {
 		return 0, fmt.Errorf("nats: purge %s: other consumers of stream %q would lose its messages, because its retention is not work queue: "+
 			"acknowledge them by a worker, or nats stream purge: %w", q.name(), q.stream, driver.ErrUnsupported)
 	}
-	if len(filters) == 0 {
-		filters = []string{""}
-	}
-	var n int64
-	for _, f := range filters {
-		req, _ := json.Marshal(map[string]string{"filter": f}) // never fails
-		m, err := q.nc.RequestWithContext(ctx, q.api+"STREAM.PURGE."+q.stream, req)
-		if err != nil {
-			return n, q.explain("purge", err)
-		}
+	return n, q.each(func(filter string) error { // the client's own Purge does not return how many
+		req, _ := json.Marshal(jetstream.StreamPurgeRequest{Subject: filter}) // never fails
 		var res struct {
 			Error  *jetstream.APIError `json:"error"`
 			Purged int64               `json:"purged"`
 		}
-		if err := json.Unmarshal(m.Data, &res); err != nil {
-			return n, q.explain("purge", err)
+		m, err := q.nc.RequestWithContext(ctx, q.api+"STREAM.PURGE."+q.stream, req)
+		if err == nil {
+			err = json.Unmarshal(m.Data, &res)
 		}
-		if res.Error != nil {
-			return n, q.explain("purge", res.Error)
+		if err == nil && res.Error != nil {
+			err = res.Error
+		}
+		if err != nil {
+			return q.explain("purge", err)
 		}
 		n += res.Purged
-	}
-	return n, nil
+		return nil
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,17 +27,15 @@ type Queue struct {
 	o      Options
 	box    driver.DeadLetterQueue
 	sync   syncInfo
-
-	mu      sync.Mutex
-	is      settings
-	checked time.Time
+	is     atomic.Pointer[settings] // as they were read last
 }
 
-// settings is what the server says of stream and consumer.
+// settings are the server's of stream and consumer.
 type settings struct {
 	stream   jetstream.StreamConfig
 	created  time.Time
 	consumer jetstream.ConsumerConfig
+	read     time.Time // by Options.clock
 }
 
 // filters are the subjects that the consumer gets; none = all of the stream.
@@ -48,26 +46,36 @@ func (s *settings) filters() []string {
 	return s.consumer.FilterSubjects
 }
 
+// connect checks the options and talks to no server yet.
+func connect(nc *nats.Conn, stream string, o Options) (q *Queue, err error) {
+	q = &Queue{nc: nc, stream: stream, api: jetstream.DefaultAPIPrefix}
+	if q.o, err = o.withDefaults(stream); err != nil {
+		return nil, err
+	}
+	if o.Domain != "" {
+		q.api = "$JS." + o.Domain + ".API."
+	}
+	q.js, err = jetstream.NewWithAPIPrefix(nc, q.api, jetstream.WithDefaultTimeout(q.o.CallTimeout))
+	return q, err
+}
+
 // Open opens a stream with its consumer, which both have to exist (see [Create]), and reads their settings. The connection
 // stays the caller's. Open refuses a consumer that pushes, that acknowledges otherwise than explicitly, or that has a
 // MaxDeliver which Options do not accept. A missing stream or consumer is an [ErrNotFound].
 func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue, error) {
-	o, err := o.withDefaults(stream)
+	q, err := connect(nc, stream, o)
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{nc: nc, stream: stream, o: o}
-	if q.js, q.api, err = connect(nc, o); err != nil {
+	is, err := q.read(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if q.is, err = q.read(ctx); err != nil {
+	q.is.Store(is)
+	if err := q.target(is); err != nil {
 		return nil, err
 	}
-	q.checked = o.clock()
-	if err := q.target(); err != nil {
-		return nil, err
-	}
-	q.sync = readSync(ctx, nc, o)
+	q.sync = readSync(ctx, nc, q.o)
 	if q.box = o.DeadLetters; q.box == nil {
 		box, err := openBox(ctx, q)
 		if err != nil {
@@ -80,34 +88,25 @@ func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue,
 	return q, nil
 }
 
-func connect(nc *nats.Conn, o Options) (js jetstream.JetStream, api string, err error) {
-	timeout := jetstream.WithDefaultTimeout(o.CallTimeout)
-	if o.Domain == "" {
-		js, err = jetstream.New(nc, timeout)
-		return js, jetstream.DefaultAPIPrefix, err
-	}
-	js, err = jetstream.NewWithDomain(nc, o.Domain, timeout)
-	return js, "$JS." + o.Domain + ".API.", err
-}
-
 // read reads the settings and refuses those that semel cannot work with.
-func (q *Queue) read(ctx context.Context) (s settings, err error) {
+func (q *Queue) read(ctx context.Context) (*settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
 	defer cancel()
+	s := settings{read: q.o.clock()}
 	stream, err := q.js.Stream(ctx, q.stream)
 	if err != nil {
-		return s, q.explain("look up", err)
+		return nil, q.explain("look up", err)
 	}
 	s.stream, s.created = stream.CachedInfo().Config, stream.CachedInfo().Created
-	c, err := stream.Consumer(ctx, q.o.Consumer)
-	if err != nil && !errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return s, q.explain("look up", err)
+	switch c, err := stream.Consumer(ctx, q.o.Consumer); {
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		s.consumer.DeliverSubject = "of a push consumer, which the client does not show"
+	case err != nil:
+		return nil, q.explain("look up", err)
+	default:
+		s.consumer = c.CachedInfo().Config
 	}
-	if err != nil {
-		return s, fmt.Errorf("nats: consumer %q of stream %q pushes; Try: name a pull consumer (consumer= in a URL)", q.o.Consumer, q.stream)
-	}
-	s.consumer = c.CachedInfo().Config
-	return s, q.refuse(&s.consumer)
+	return &s, q.refuse(&s.consumer)
 }
 
 func (q *Queue) refuse(c *jetstream.ConsumerConfig) error {
@@ -135,62 +134,47 @@ func (q *Queue) refuse(c *jetstream.ConsumerConfig) error {
 }
 
 // target finds the subject that Send publishes to.
-func (q *Queue) target() error {
-	subjects := q.is.stream.Subjects
-	if q.o.Subject == "" {
-		if len(subjects) == 1 && !wild(subjects[0]) {
-			q.o.Subject = subjects[0]
-		}
-		return nil
+func (q *Queue) target(is *settings) error {
+	subjects, filters, wanted := is.stream.Subjects, is.filters(), q.o.Subject
+	var problem string
+	switch {
+	case wanted == "" && len(subjects) == 1 && !wild(subjects[0]):
+		q.o.Subject = subjects[0]
+	case wanted == "", wild(wanted):
+	case !matchesAny(subjects, wanted):
+		problem = fmt.Sprintf("and stream %q keeps %s", q.stream, strings.Join(subjects, ", "))
+	case len(filters) > 0 && !matchesAny(filters, wanted):
+		problem = fmt.Sprintf("which consumer %q does not get: its filter is %s", q.o.Consumer, strings.Join(filters, ", "))
 	}
-	if !wild(q.o.Subject) && !matchesAny(subjects, q.o.Subject) {
-		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, and stream %q keeps %s", q.o.Subject, q.stream, strings.Join(subjects, ", "))
-	}
-	if f := q.is.filters(); !wild(q.o.Subject) && len(f) > 0 && !matchesAny(f, q.o.Subject) {
-		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, which consumer %q does not get: its filter is %s",
-			q.o.Subject, q.o.Consumer, strings.Join(f, ", "))
+	if problem != "" {
+		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, %s", wanted, problem)
 	}
 	return nil
 }
 
-// refresh reads the settings again when that is due: somebody may have changed or made anew the consumer.
+// refresh reads the settings again when that is due: somebody may have changed or made anew the consumer. After an error it
+// is due again.
 func (q *Queue) refresh(ctx context.Context) error {
-	now := q.o.clock()
-	q.mu.Lock()
-	due := now.Sub(q.checked) >= q.o.recheck
-	if due {
-		q.checked = now
-	}
-	q.mu.Unlock()
-	if !due {
+	was := q.is.Load()
+	if q.o.clock().Sub(was.read) < q.o.recheck {
 		return nil
 	}
 	is, err := q.read(ctx)
-	if err == nil && is.consumer.AckWait != q.now().consumer.AckWait {
-		err = fmt.Errorf("nats: the AckWait of consumer %q was changed from %v to %v: restart with that visibility", q.o.Consumer,
-			q.now().consumer.AckWait, is.consumer.AckWait)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if err != nil {
-		q.checked = time.Time{} // the next receive looks again
 		return err
 	}
-	q.is = is
+	if is.consumer.AckWait != was.consumer.AckWait {
+		return fmt.Errorf("nats: the AckWait of consumer %q was changed from %v to %v: restart with that visibility", q.o.Consumer,
+			was.consumer.AckWait, is.consumer.AckWait)
+	}
+	q.is.Store(is)
 	return nil
-}
-
-// now is the settings as they were read last.
-func (q *Queue) now() settings {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.is
 }
 
 // Features describes the queue as it was when its settings were read last.
 func (q *Queue) Features() driver.QueueFeatures {
-	is := q.now()
-	durable, caveats := durability(&is, q.sync)
+	is := q.is.Load()
+	durable, caveats := durability(is, q.sync)
 	return driver.QueueFeatures{
 		Name: q.name(), Kind: "nats", Visible: is.consumer.AckWait, Retention: is.stream.MaxAge, Horizon: driver.LateBy(is.stream.MaxAge, 0, 0),
 		Durable: durable, Caveats: caveats, Extends: true, Delays: true, DelaysSend: true, Counts: true, DeadLetters: q.box != nil,
@@ -206,12 +190,13 @@ func (q *Queue) name() string {
 	return q.stream + "/" + q.o.Consumer
 }
 
-// DeadLetterQueue is the place for dead letters; nil if there is none.
+// DeadLetterQueue returns the place for dead letters; nil if there is none.
 func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
 
 // explain words an error of the server: what is missing, in which parameter, and what to do.
 func (q *Queue) explain(doing string, err error) error {
 	what := fmt.Sprintf("nats: %s consumer %q of stream %q", doing, q.o.Consumer, q.stream)
+	const makeIt = "make it with semel queue create"
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("%s: there is no stream %q (queue= in a URL): %w; Try: %s", what, q.stream, ErrNotFound, makeIt)
@@ -220,8 +205,6 @@ func (q *Queue) explain(doing string, err error) error {
 	}
 	return explain(q.nc, what, err)
 }
-
-const makeIt = "make it with semel queue create"
 
 func explain(nc *nats.Conn, what string, err error) error {
 	switch last := nc.LastError(); {
@@ -241,16 +224,13 @@ func wild(subject string) bool {
 
 // matchesAny reports that a literal subject is one of the patterns'.
 func matchesAny(patterns []string, subject string) bool {
+	have := strings.Split(subject, ".")
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		want, have := strings.Split(p, "."), strings.Split(subject, ".")
-		for i, t := range want {
-			switch {
-			case t == ">":
-				return len(have) > i
-			case i >= len(have) || t != "*" && t != have[i]:
-				return false
-			}
+		want := strings.Split(p, ".")
+		have := have
+		if n := len(want) - 1; want[n] == ">" && len(have) > n {
+			want, have = want[:n], have[:n]
 		}
-		return len(want) == len(have)
+		return slices.EqualFunc(want, have, func(want, have string) bool { return want == "*" || want == have })
 	})
 }

@@ -130,7 +130,7 @@ func TestFM26_MaxDeliverBehindOurBack(t *testing.T) {
 		q := fresh(t, natstest.Connect(t, url), CreateOptions{Options: Options{Wait: 200 * time.Millisecond}})
 		send(t, q, "m")
 		d := one(t, q)
-		c := q.now().consumer
+		c := q.is.Load().consumer
 		c.MaxDeliver = 1
 		if _, err := q.js.UpdateConsumer(t.Context(), q.stream, c); err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestForeignMessages(t *testing.T) {
 		}
 	}
 	first, second := one(t, q), one(t, q)
-	if want := fmt.Sprintf("nats|%s|%d|1", q.stream, q.is.created.UnixNano()); first.ID != want || second.ID != "theirs" {
+	if want := fmt.Sprintf("nats|%s|%d|1", q.stream, q.is.Load().created.UnixNano()); first.ID != want || second.ID != "theirs" {
 		t.Errorf("the ids are %q and %q, want %q and theirs", first.ID, second.ID, want)
 	}
 	send(t, q, "twice", "twice")

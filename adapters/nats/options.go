@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -67,26 +68,14 @@ func (o Options) withDefaults(stream string) (Options, error) {
 	case o.DeadLetters != nil && o.Bucket != "":
 		return o, fmt.Errorf("nats: Options.DeadLetters and Options.Bucket are both set: choose one place for dead letters")
 	}
-	if o.Consumer == "" {
-		o.Consumer = DefaultConsumer
-	}
-	if o.Bucket == "" {
-		o.Bucket = Bucket(stream)
-	}
-	if o.Wait == 0 {
-		o.Wait = 5 * time.Second
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Consumer = cmp.Or(o.Consumer, DefaultConsumer)
+	o.Bucket = cmp.Or(o.Bucket, Bucket(stream))
+	o.Wait = cmp.Or(o.Wait, 5*time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.recheck = cmp.Or(o.recheck, recheck)
 	if o.clock == nil {
 		o.clock = time.Now
-	}
-	if o.recheck == 0 {
-		o.recheck = recheck
 	}
 	return o, nil
 }

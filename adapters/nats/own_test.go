@@ -75,8 +75,8 @@ func TestFM11_KillAfterSend(t *testing.T) {
 	}
 }
 
-// TestFM11_PowerCut: the machine fails before the server has synced. What it had acknowledged is gone, and the queue had said
-// that this can happen. What is sent afterwards arrives, although the consumer had delivered messages of those numbers.
+// TestFM11_PowerCut: the machine fails before the server has synced. The messages that it had acknowledged are gone, as the
+// queue had reported. Messages that are sent afterwards arrive, although the consumer had delivered messages of those numbers.
 func TestFM11_PowerCut(t *testing.T) {
 	s := own(t, nil)
 	q := fresh(t, natstest.Connect(t, s.URL()), CreateOptions{Options: Options{CallTimeout: time.Minute}})

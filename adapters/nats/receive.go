@@ -1,10 +1,10 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,8 +16,8 @@ import (
 const (
 	// lookAgain is the pause after a receive that the server ended at once without a message.
 	lookAgain = 50 * time.Millisecond
-	// lateAnswer is how long a receive whose ctx has ended waits for what is on its way.
-	lateAnswer = time.Second
+	// lateMessages is how long a receive whose ctx has ended waits for what is on its way.
+	lateMessages = time.Second
 )
 
 // receipt is a delivery's handle: its address is the driver.Delivery's Receipt.
@@ -57,26 +57,26 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	if err := q.refresh(ctx); err != nil {
 		return nil, err
 	}
-	is := q.now()
+	c := &q.is.Load().consumer
 	wait := q.o.Wait
-	if most := is.consumer.MaxRequestExpires; most > 0 {
-		wait = min(wait, most)
+	if c.MaxRequestExpires > 0 {
+		wait = min(wait, c.MaxRequestExpires)
 	}
-	if most := is.consumer.MaxRequestBatch; most > 0 {
-		limit = min(limit, most)
+	if c.MaxRequestBatch > 0 {
+		limit = min(limit, c.MaxRequestBatch)
 	}
 	sent := q.o.clock()
 	msgs, err := q.pull(ctx, limit, wait)
-	if len(msgs) == 0 {
-		if err == nil && q.o.clock().Sub(sent) < min(wait, lookAgain) {
-			pause(ctx, lookAgain)
-		}
-		return nil, err
+	if len(msgs) > 0 { // whatever ended the request
+		return q.accept(msgs, redeliver.Deadline(sent, q.o.clock(), wait, c.AckWait)), nil
 	}
-	return q.accept(msgs, redeliver.Deadline(sent, q.o.clock(), wait, is.consumer.AckWait)), nil
+	if err == nil && q.o.clock().Sub(sent) < min(wait, lookAgain) {
+		pause(ctx, lookAgain)
+	}
+	return nil, err
 }
 
-// pull asks for messages and takes what comes. Messages that came are returned without an error, whatever ended the request.
+// pull asks for messages and takes what comes until the request ends.
 func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*nats.Msg, err error) {
 	in := make(chan *nats.Msg, n+16) // what does not fit is dropped
 	inbox := q.nc.NewInbox()
@@ -84,10 +84,10 @@ func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*na
 	if err != nil {
 		return nil, q.explain("receive from", err)
 	}
+	defer func() { _ = sub.Unsubscribe() }()
 	r := request{Batch: n, NoWait: true, Expires: wait, Heartbeat: wait / 4}
 	text, _ := json.Marshal(r) // never fails
 	if err := q.nc.PublishRequest(q.api+"CONSUMER.MSG.NEXT."+q.stream+"."+q.o.Consumer, inbox, text); err != nil {
-		_ = sub.Unsubscribe()
 		return nil, q.explain("receive from", err)
 	}
 	quiet := 2*r.Heartbeat + min(q.o.CallTimeout, 2*time.Second) // the server sends heartbeats while it waits
@@ -96,44 +96,31 @@ func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*na
 	for len(msgs) < n {
 		select {
 		case m := <-in:
-			if m.Reply != "" {
+			switch {
+			case m.Reply != "":
 				msgs = append(msgs, m)
-				continue
-			}
-			if m.Header.Get("Status") == "100" {
+			case m.Header.Get("Status") == "100":
 				silence.Reset(quiet)
-				continue
+			default:
+				return msgs, q.ended(m)
 			}
-			_ = sub.Unsubscribe()
-			if err := q.ended(m); len(msgs) == 0 {
-				return nil, err
-			}
-			return msgs, nil
 		case <-silence.C:
-			err = fmt.Errorf("nats: receive from %s: the server %s is silent for %v: connection %v", q.name(), q.nc.ConnectedUrlRedacted(),
-				quiet, q.nc.Status())
+			return q.takeBack(sub, in, msgs), fmt.Errorf("nats: receive from %s: the server %s is silent for %v: connection %v", q.name(),
+				q.nc.ConnectedUrlRedacted(), quiet, q.nc.Status())
 		case <-ctx.Done():
-			err = ctx.Err()
+			return q.takeBack(sub, in, msgs), ctx.Err()
 		}
-		if err == nil {
-			continue
-		}
-		if msgs = q.takeBack(sub, in, msgs); len(msgs) > 0 {
-			err = nil
-		}
-		return msgs, err
 	}
-	_ = sub.Unsubscribe()
 	return msgs, nil
 }
 
 // takeBack ends a request whose caller has gone. Without interest in its inbox the server delivers nothing more to it; what
 // was delivered before has arrived when the server responds to the flush. Else it would be hidden until AckWait has passed.
 func (q *Queue) takeBack(sub *nats.Subscription, in chan *nats.Msg, msgs []*nats.Msg) []*nats.Msg {
-	ctx, cancel := context.WithTimeout(context.Background(), lateAnswer)
+	ctx, cancel := context.WithTimeout(context.Background(), lateMessages)
 	defer cancel()
-	if sub.Drain() != nil || q.nc.FlushWithContext(ctx) != nil {
-		_ = sub.Unsubscribe()
+	if sub.Drain() == nil {
+		_ = q.nc.FlushWithContext(ctx)
 	}
 	for {
 		select {
@@ -154,13 +141,11 @@ func (q *Queue) ended(m *nats.Msg) error {
 	case status == "404", status == "408", why == "Batch Completed":
 		return nil
 	case status == "503", why == "Consumer Deleted":
-		q.mu.Lock()
-		q.checked = time.Time{} // the next receive finds out what is missing
-		q.mu.Unlock()
-		if why == "" {
-			why = "nobody serves it"
-		}
-		return fmt.Errorf("nats: receive from consumer %q of stream %q (consumer= and queue= in a URL): %s %s", q.o.Consumer, q.stream, status, why)
+		is := *q.is.Load()
+		is.read = time.Time{} // the next receive finds out what is missing
+		q.is.Store(&is)
+		return fmt.Errorf("nats: receive from consumer %q of stream %q (consumer= and queue= in a URL): %s %s", q.o.Consumer, q.stream, status,
+			cmp.Or(why, "nobody serves it"))
 	}
 	return fmt.Errorf("nats: receive from %s: the server responded %s %s", q.name(), status, why)
 }
@@ -186,7 +171,7 @@ func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
 		msg.ID = q.idOf(&msg, meta.Sequence.Stream)
 		rc.id = msg.ID
 		if due.After(time.Now()) {
-			early = append(early, change{rc: rc, action: driver.Defer, after: time.Until(due)})
+			early = append(early, settlement(rc, driver.Defer, time.Until(due)))
 			continue
 		}
 		out = append(out, driver.Delivery{Message: msg, Receipt: rc, Count: int(meta.NumDelivered), Visible: until.Sub(now)})
@@ -201,12 +186,12 @@ func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
 	return out
 }
 
-// idOf is the ID of a message that has none of its sender's.
+// idOf returns a message's own ID, or makes the ID of a message without one.
 func (q *Queue) idOf(m *driver.Message, seq uint64) string {
 	if m.ID != "" {
 		return m.ID
 	}
-	return "nats|" + q.stream + "|" + strconv.FormatInt(q.now().created.UnixNano(), 10) + "|" + strconv.FormatUint(seq, 10)
+	return fmt.Sprintf("nats|%s|%d|%d", q.stream, q.is.Load().created.UnixNano(), seq)
 }
 
 func pause(ctx context.Context, d time.Duration) {

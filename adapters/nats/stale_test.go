@@ -122,8 +122,8 @@ func TestFM18_ExpiredReceipts(t *testing.T) {
 	})
 }
 
-// TestFM18_RetryWithoutAnswer: a Retry may have been applied although its answer was lost, so it is not repeated.
-func TestFM18_RetryWithoutAnswer(t *testing.T) {
+// TestFM18_RetryWithoutResponse: a Retry may have been applied although its response was lost, so it is not repeated.
+func TestFM18_RetryWithoutResponse(t *testing.T) {
 	direct := natstest.Start(t, natstest.Options{}).ClientURL()
 	p, err := server.NewProxy(strings.TrimPrefix(direct, "nats://"))
 	if err != nil {
@@ -140,7 +140,7 @@ func TestFM18_RetryWithoutAnswer(t *testing.T) {
 	p.Stall(server.ToClient)
 	s := driver.Settlement{Receipt: old.Receipt, Action: driver.Retry}
 	if out, err := mine.Settle(t.Context(), s); err == nil || out[0] != driver.Unknown {
-		t.Fatalf("a lost answer is %v, %v, want unknown", out, err)
+		t.Fatalf("a settlement whose response is lost is %v, %v, want unknown", out, err)
 	}
 	holder := one(t, q)
 	settle(t, mine, driver.Lost, s)

@@ -1,9 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -39,40 +41,31 @@ func writeHeaders(h nats.Header, m *driver.Message) error {
 	if !utf8.ValidString(m.ID) || !utf8.ValidString(m.Group) {
 		return fmt.Errorf("its ID %q or its group %q is not UTF-8: encode it (percent or base64)", m.ID, m.Group)
 	}
-	var rest restOf
-	put := func(name, value string, else_ *string) {
-		if clean(value) {
-			h.Set(name, value)
-		} else {
-			*else_ = value
-		}
+	rest := restOf{ID: m.ID, Group: m.Group, Headers: map[string]string{}}
+	if m.ID == "" {
+		rest.ID = driver.NewMessageID()
 	}
-	id := m.ID
-	if id == "" {
-		id = driver.NewMessageID()
+	if clean(rest.ID) {
+		h.Set(headerID, rest.ID)
+		rest.ID = ""
 	}
-	put(headerID, id, &rest.ID)
-	put(headerGroup, m.Group, &rest.Group)
+	if clean(rest.Group) {
+		h.Set(headerGroup, rest.Group)
+		rest.Group = ""
+	}
 	for k, v := range m.Headers {
 		switch {
 		case strings.EqualFold(k, headerSubject):
 		case legalName(k) && clean(v):
 			h.Set(k, v)
 		default:
-			if rest.Headers == nil {
-				rest.Headers = map[string]string{}
-			}
 			rest.Headers[k] = v
 		}
 	}
-	if rest.Headers == nil && rest.ID == "" && rest.Group == "" {
-		return nil
+	if len(rest.Headers) > 0 || rest.ID != "" || rest.Group != "" {
+		text, _ := json.Marshal(rest) // never fails
+		h.Set(headerRest, base64.StdEncoding.EncodeToString(text))
 	}
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return fmt.Errorf("encode its headers: %w", err)
-	}
-	h.Set(headerRest, base64.StdEncoding.EncodeToString(text))
 	return nil
 }
 
@@ -88,7 +81,7 @@ func clean(s string) bool {
 	return s != "" && s[0] != ' ' && s[len(s)-1] != ' ' && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f })
 }
 
-// unpack is the counterpart of pack. What it cannot read it leaves as the producer wrote it.
+// unpack is the counterpart of pack. A header that it cannot read stays as the producer wrote it.
 func (q *Queue) unpack(in *nats.Msg, stored time.Time) (m driver.Message, due time.Time) {
 	m = driver.Message{Queue: q.name(), Body: in.Data, SentAt: stored, Headers: make(map[string]string, len(in.Header)+1)}
 	if m.Body == nil {
@@ -115,18 +108,9 @@ func (q *Queue) unpack(in *nats.Msg, stored time.Time) (m driver.Message, due ti
 			m.Headers[k] = v
 		}
 	}
-	for k, v := range rest.Headers {
-		m.Headers[k] = v
-	}
-	if rest.ID != "" {
-		m.ID = rest.ID
-	}
-	if rest.Group != "" {
-		m.Group = rest.Group
-	}
-	if m.ID == "" {
-		m.ID = in.Header.Get(nats.MsgIdHdr)
-	}
+	maps.Copy(m.Headers, rest.Headers)
+	m.ID = cmp.Or(rest.ID, m.ID, in.Header.Get(nats.MsgIdHdr))
+	m.Group = cmp.Or(rest.Group, m.Group)
 	m.Headers[headerSubject] = in.Subject
 	return m, due
 }

@@ -3,10 +3,10 @@
 //	client := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 //	store, err := redis.Open(ctx, client, redis.Options{})
 //
-// A record is one string, and every change of it one Lua script, which compares bytes at fixed offsets and never parses. New
-// keys are claimed, leases extended and plain runs completed by a script alone, one call for a batch. Any other change is
-// decided in Go by the decision table on the record that was read, and a script writes it if the record still begins with
-// the same 120 bytes; else the table decides again.
+// A record is one string. One Lua script makes all changes; it compares bytes at fixed offsets and never parses. It claims new
+// keys, extends leases and completes plain runs by itself, one call for a batch. The decision table decides any other change in
+// Go, on the record that was read. The script writes it if the record still begins with the same 120 bytes; else the table
+// decides again.
 //
 // # Keys
 //
@@ -17,7 +17,7 @@
 //	{PREFIX:S}:r:H      a record (string)
 //	{PREFIX:S}:x:H      its side: journals of steps, audit log, duplicates (hash)
 //	{PREFIX:S}:index    the hashes, scored by when a sweep has to look (sorted set)
-//	{PREFIX:S}:floor    the greatest token so far, in µs since 1970 at least
+//	{PREFIX:S}:floor    the greatest token so far, at least the time in µs since 1970
 //
 // # What Redis can lose
 //

@@ -2,28 +2,21 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
-
-	goredis "github.com/redis/go-redis/v9"
 )
 
 // maxGathered is the most items of a call that goes together with calls of others. Larger ones are a batch already.
 const maxGathered = 16
 
-// lanes gather small calls of one script on one shard: while one is under way the next ones wait, and go together.
-type lanes struct {
-	mu sync.Mutex
-	of map[lane]*queue
-}
+// maxFlushes is how many gathered calls of a lane are under way at once.
+const maxFlushes = 2
 
+// lane gathers small calls on one shard: while some are under way the next ones wait, and go together.
 type lane struct {
-	script *goredis.Script
-	shard  int
-}
-
-type queue struct {
+	mu      sync.Mutex
 	waiting []*gathered
-	busy    bool
+	flushes int
 }
 
 // gathered is a call that waits. Its items are copies: a caller that gives up leaves them to the flush.
@@ -33,28 +26,21 @@ type gathered struct {
 	done  chan struct{}
 }
 
-// gather runs a script on items of one shard, together with those of other callers. It returns when they are decided, or
-// when ctx is done; then their outcome is unknown.
-func (s *Store) gather(ctx context.Context, l lane, items []*item) {
+// gather runs items of one shard together with those of other callers. It returns when they are decided, or when ctx is
+// done; then their outcome is unknown.
+func (s *Store) gather(ctx context.Context, shard int, items []*item) {
 	g := &gathered{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
 	for _, i := range items {
 		g.items = append(g.items, new(*i))
 	}
-	s.lanes.mu.Lock()
-	if s.lanes.of == nil {
-		s.lanes.of = map[lane]*queue{}
+	l := &s.lanes[shard]
+	l.mu.Lock()
+	l.waiting = append(l.waiting, g)
+	if l.flushes < maxFlushes {
+		l.flushes++
+		go s.flush(shard)
 	}
-	q := s.lanes.of[l]
-	if q == nil {
-		q = &queue{}
-		s.lanes.of[l] = q
-	}
-	q.waiting = append(q.waiting, g)
-	if !q.busy {
-		q.busy = true
-		go s.flush(l, q)
-	}
-	s.lanes.mu.Unlock()
+	l.mu.Unlock()
 	select {
 	case <-g.done:
 		for n, i := range items {
@@ -68,16 +54,13 @@ func (s *Store) gather(ctx context.Context, l lane, items []*item) {
 }
 
 // flush runs what waits, until nothing does.
-func (s *Store) flush(l lane, q *queue) {
+func (s *Store) flush(shard int) {
 	for {
-		s.lanes.mu.Lock()
-		calls, items := q.take()
-		q.busy = len(calls) > 0
-		s.lanes.mu.Unlock()
+		calls, items := s.lanes[shard].take()
 		if len(calls) == 0 {
 			return
 		}
-		s.runOn(calls[0].ctx, l.script, l.shard, items, nil)
+		s.runOn(calls[0].ctx, shard, items)
 		for _, c := range calls {
 			close(c.done)
 		}
@@ -85,23 +68,23 @@ func (s *Store) flush(l lane, q *queue) {
 }
 
 // take takes the calls that fit into one script, and none that has a key of another one.
-func (q *queue) take() (calls []*gathered, items []*item) {
+func (l *lane) take() (calls []*gathered, items []*item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	taken := map[[32]byte]bool{}
-	left := q.waiting[:0:0]
-	for _, g := range q.waiting {
-		free := len(items)+len(g.items) <= maxItems
-		for _, i := range g.items {
-			free = free && !taken[i.hash]
-		}
-		if !free {
-			left = append(left, g)
-			continue
+	l.waiting = slices.DeleteFunc(l.waiting, func(g *gathered) bool {
+		meets := func(i *item) bool { return taken[i.hash] }
+		if len(items)+len(g.items) > maxItems || slices.ContainsFunc(g.items, meets) {
+			return false
 		}
 		for _, i := range g.items {
 			taken[i.hash] = true
 		}
 		calls, items = append(calls, g), append(items, g.items...)
+		return true
+	})
+	if len(calls) == 0 {
+		l.flushes--
 	}
-	q.waiting = left
 	return calls, items
 }

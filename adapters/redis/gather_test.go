@@ -68,7 +68,7 @@ func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
 	}()
 	giveUp()
 	if err := <-first; err == nil {
-		t.Error("the call that was given up has an answer")
+		t.Error("the call that was given up has a result")
 	}
 	p.Stall(0)
 	if v := <-second; v != driver.Acquired {
@@ -76,14 +76,13 @@ func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// underWay counts the lanes that are busy.
+// underWay counts the calls that are under way.
 func (s *Store) underWay() (n int) {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	for _, q := range s.lanes.of {
-		if q.busy {
-			n++
-		}
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		l.mu.Lock()
+		n += l.flushes
+		l.mu.Unlock()
 	}
 	return n
 }

@@ -10,47 +10,101 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A record is one string: 124 bytes whose offsets the scripts know, then sections of variable length, then the tail, which
-// a completion replaces. Numbers are big-endian, times microseconds since 1970 (0 = none).
+// A record is one string: 124 fixed bytes, then sections of variable length, then the tail, which a completion replaces.
+// Numbers are big-endian, times microseconds since 1970 (0 = none). The script knows the offsets of the fixed bytes.
 const (
-	form = 1 // the first byte
-
-	offState      = 1
-	offFlags      = 2
-	offTakeover   = 3 // the policy, and in the upper half how an EXPIRED record ended
-	offGeneration = 4
-	offToken      = 8
-	offNonce      = 16
-	offEpoch      = 32
-	offUpdated    = 36
-	offLease      = 44
-	offUntil      = 52
-	offBeat       = 60
-	offAttempt    = 64
-	offFailures   = 68
-	offTakeovers  = 72
-	offDoubts     = 76
-	offCreated    = 80
-	offRetry      = 88
-	offCompleted  = 96
-	offRetain     = 104
-	offDigest     = 112
-	offTail       = 120
-	offSections   = 124
-
+	form      = 1   // the first byte
+	fixedSize = 124 // the last four of them are where the tail begins
 	// headSize is how much of a record a swap compares. Every change of a record changes it.
-	headSize = offTail
+	headSize = fixedSize - 4
 )
 
-// Flags of a record. One with a watermark is left alone by the scripts for plain cases.
-const (
-	flagSpent = 1 << iota
-	flagUnknown
-	flagDisposed
-	flagWatermark
-)
+// fixed reads or writes the fixed bytes of a record. A record with a watermark is left alone by the script for plain cases.
+// tail is where the tail begins.
+func (f *fields) fixed(r *driver.Record, watermark *bool, tail *uint32) {
+	first, policy := uint8(form), uint8(r.Takeover)|uint8(r.Ended)<<4
+	number(f, 1, &first)
+	number(f, 1, &r.State)
+	f.flags(&r.Spent, &r.Unknown, &r.Disposed, watermark)
+	number(f, 1, &policy)
+	number(f, 4, &r.Generation)
+	number(f, 8, &r.Token)
+	f.bytes(r.Nonce[:])
+	number(f, 4, &r.Epoch)
+	f.time(&r.UpdatedAt)
+	f.duration(&r.Lease)
+	f.time(&r.LeaseUntil)
+	number(f, 4, &r.Beat)
+	number(f, 4, &r.Attempt)
+	number(f, 4, &r.Failures)
+	number(f, 4, &r.Takeovers)
+	number(f, 4, &r.Uncertainty)
+	f.time(&r.CreatedAt)
+	f.time(&r.RetryAt)
+	f.time(&r.CompletedAt)
+	f.time(&r.RetainUntil)
+	number(f, 8, &r.BodyDigest)
+	number(f, 4, tail)
+	r.Takeover, r.Ended = driver.Takeover(policy&15), driver.State(policy>>4)
+	f.unknown = f.unknown || first != form || r.State == driver.Absent || r.State > driver.Expired || r.Takeover > driver.Once
+}
 
-// Scores of the index have three ranges: UNCERTAIN, IN_PROGRESS (see prelude.lua), and what has a retention.
+// fields walks over bytes of fixed size, and reads or writes them.
+type fields struct {
+	b       []byte
+	writes  bool
+	unknown bool // it read what it does not know
+}
+
+func (f *fields) next(n int) (b []byte) {
+	b, f.b = f.b[:n], f.b[n:]
+	return b
+}
+
+func number[T ~uint8 | ~uint32 | ~uint64 | ~int | ~int64](f *fields, size int, n *T) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(*n))
+	f.bytes(b[8-size:])
+	*n = T(binary.BigEndian.Uint64(b[:]))
+}
+
+func (f *fields) bytes(b []byte) {
+	if at := f.next(len(b)); f.writes {
+		copy(at, b)
+	} else {
+		copy(b, at)
+	}
+}
+
+func (f *fields) time(t *time.Time) {
+	n := micro(*t)
+	number(f, 8, &n)
+	if *t = time.UnixMicro(n); n == 0 {
+		*t = time.Time{}
+	}
+}
+
+func (f *fields) duration(d *time.Duration) {
+	n := d.Microseconds()
+	number(f, 8, &n)
+	*d = time.Duration(n) * time.Microsecond
+}
+
+func (f *fields) flags(all ...*bool) {
+	bits := uint8(0)
+	for i, flag := range all {
+		if *flag {
+			bits |= 1 << i
+		}
+	}
+	number(f, 1, &bits)
+	for i, flag := range all {
+		*flag = bits&(1<<i) != 0
+	}
+	f.unknown = f.unknown || bits>>len(all) != 0
+}
+
+// Scores of the index have three ranges: UNCERTAIN, IN_PROGRESS (see records.lua), and what has a retention.
 const (
 	openScore      = -4e15
 	uncertainScore = -8e15
@@ -76,61 +130,25 @@ func micro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-func fromMicro(n uint64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(int64(n)) //nolint:gosec // as it was written
-}
-
 // holdBytes are generation, token and nonce as a record has them: one compare.
 func holdBytes(h *driver.Hold) []byte {
-	b := make([]byte, 0, offEpoch-offGeneration)
-	b = binary.BigEndian.AppendUint32(b, h.Generation)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 28), h.Generation)
 	b = binary.BigEndian.AppendUint64(b, h.Token)
 	return append(b, h.Nonce[:]...)
 }
 
 // encode makes the bytes of a record.
-func encode(r *driver.Record) []byte {
-	b := make([]byte, offSections, offSections+64+len(r.Key.Consumer)+len(r.Key.Tenant)+len(r.Key.Raw)+len(r.Result))
-	n32 := func(at, n int) { binary.BigEndian.PutUint32(b[at:], uint32(n)) }       //nolint:gosec // counts
-	n64 := func(at int, n int64) { binary.BigEndian.PutUint64(b[at:], uint64(n)) } //nolint:gosec // times are after 1970
+func encode(r driver.Record) []byte {
+	b := make([]byte, fixedSize, fixedSize+64+len(r.Key.Consumer)+len(r.Key.Tenant)+len(r.Key.Raw)+len(r.Result))
 	mark := driver.AppendWatermark(nil, &r.Watermark)
-	b[0], b[offState], b[offTakeover] = form, byte(r.State), byte(r.Takeover)|byte(r.Ended)<<4
-	flag := func(f byte, set bool) {
-		if set {
-			b[offFlags] |= f
-		}
-	}
-	flag(flagSpent, r.Spent)
-	flag(flagUnknown, r.Unknown)
-	flag(flagDisposed, r.Disposed)
-	flag(flagWatermark, len(mark) > 0)
-	n32(offGeneration, int(r.Generation))
-	binary.BigEndian.PutUint64(b[offToken:], r.Token)
-	copy(b[offNonce:], r.Nonce[:])
-	n32(offEpoch, int(r.Epoch))
-	n64(offUpdated, micro(r.UpdatedAt))
-	n64(offLease, r.Lease.Microseconds())
-	n64(offUntil, micro(r.LeaseUntil))
-	n32(offBeat, int(r.Beat))
-	n32(offAttempt, r.Attempt)
-	n32(offFailures, r.Failures)
-	n32(offTakeovers, r.Takeovers)
-	n32(offDoubts, r.Uncertainty)
-	n64(offCreated, micro(r.CreatedAt))
-	n64(offRetry, micro(r.RetryAt))
-	n64(offCompleted, micro(r.CompletedAt))
-	n64(offRetain, micro(r.RetainUntil))
-	binary.BigEndian.PutUint64(b[offDigest:], uint64(r.BodyDigest))
 	for _, s := range []string{r.Key.Consumer, r.Key.Tenant, r.Key.Raw, string(r.Fingerprint), string(mark)} {
 		b = section(b, s)
 	}
 	for _, s := range r.Deliveries {
 		b = section(b, s)
 	}
-	binary.BigEndian.PutUint32(b[offTail:], uint32(len(b))) //nolint:gosec // a record is smaller than 512 MB
+	watermark, end := len(mark) > 0, uint32(len(b)) //nolint:gosec // a record is smaller than 512 MB
+	(&fields{b: b, writes: true}).fixed(&r, &watermark, &end)
 	return append(b, tail(r.Reason, r.Result)...)
 }
 
@@ -146,56 +164,35 @@ func tail(reason string, result []byte) []byte {
 
 // decode reads the bytes of a record. Its errors are driver.ErrUnreadable.
 func decode(b []byte) (r driver.Record, err error) {
-	if err := check(b); err != nil {
-		return r, fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
+	if len(b) < fixedSize {
+		return r, fmt.Errorf("%w: it has %d bytes, and is none of semel's", driver.ErrUnreadable, len(b))
 	}
-	n32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
-	n64 := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
-	at := func(off int) time.Time { return fromMicro(n64(off)) }
-	flag := func(f byte) bool { return b[offFlags]&f != 0 }
-	r = driver.Record{
-		State: driver.State(b[offState]), Takeover: driver.Takeover(b[offTakeover] & 15), Ended: driver.State(b[offTakeover] >> 4), Generation: n32(offGeneration),
-		Token: n64(offToken), Nonce: driver.Nonce(b[offNonce:offEpoch]), Epoch: n32(offEpoch),
-		Spent: flag(flagSpent), Unknown: flag(flagUnknown), Disposed: flag(flagDisposed),
-		Lease:      time.Duration(n64(offLease)) * time.Microsecond, //nolint:gosec // as it was written
-		LeaseUntil: at(offUntil), UpdatedAt: at(offUpdated), CreatedAt: at(offCreated), RetryAt: at(offRetry),
-		CompletedAt: at(offCompleted), RetainUntil: at(offRetain), Beat: n32(offBeat), Attempt: int(n32(offAttempt)),
-		Failures: int(n32(offFailures)), Takeovers: int(n32(offTakeovers)), Uncertainty: int(n32(offDoubts)),
-		BodyDigest: driver.BodyDigest(n64(offDigest)),
+	var watermark bool
+	var end uint32
+	f := fields{b: b}
+	if f.fixed(&r, &watermark, &end); f.unknown {
+		return r, fmt.Errorf("%w: a newer version of semel wrote it (form %d, state %d, flags and policy %x)", driver.ErrUnreadable, b[0], b[1], b[2:4])
 	}
-	rest, end := sections{b: b[offSections:n32(offTail)]}, sections{b: b[n32(offTail):]}
+	if end < fixedSize || int(end) > len(b) {
+		return r, fmt.Errorf("%w: it is cut short", driver.ErrUnreadable)
+	}
+	rest, last := sections{b: b[fixedSize:end]}, sections{b: b[end:]}
 	r.Key = driver.Key{Consumer: rest.next(), Tenant: rest.next(), Raw: rest.next()}
 	r.Fingerprint = driver.Fingerprint(rest.next())
 	r.Watermark, err = driver.ParseWatermark([]byte(rest.next()))
 	for len(rest.b) > 0 {
 		r.Deliveries = append(r.Deliveries, rest.next())
 	}
-	if r.Reason = end.next(); len(end.b) > 0 {
-		r.Result = end.b
+	if r.Reason = last.next(); len(last.b) > 0 {
+		r.Result = last.b
 	}
-	if err == nil && (rest.cut || end.cut) {
+	if err == nil && (rest.cut || last.cut) {
 		err = errors.New("it is cut short")
 	}
 	if err != nil {
 		return r, fmt.Errorf("%w: record of key %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
 	return r, nil
-}
-
-// check looks at what decode relies on.
-func check(b []byte) error {
-	switch {
-	case len(b) < offSections:
-		return fmt.Errorf("it has %d bytes, and is none of semel's", len(b))
-	case b[0] != form || b[offFlags] >= 2*flagWatermark:
-		return fmt.Errorf("it is of the unknown form %d: a newer version of semel wrote it", b[0])
-	case b[offState] == 0 || driver.State(b[offState]) > driver.Expired || driver.Takeover(b[offTakeover]&15) > driver.Once:
-		return fmt.Errorf("its state is %d and its policy %d: a newer version of semel wrote it", b[offState], b[offTakeover])
-	}
-	if t := int(binary.BigEndian.Uint32(b[offTail:])); t < offSections || t > len(b) {
-		return errors.New("it is cut short")
-	}
-	return nil
 }
 
 // sections reads what section wrote.

@@ -20,8 +20,8 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// promised is the guarantee line of a consumer with this store.
-func promised(t *testing.T, s *Store) string {
+// guarantee is the guarantee line of a consumer with this store.
+func guarantee(t *testing.T, s *Store) string {
 	t.Helper()
 	p, err := semel.Guarantee(semel.Config{
 		Queue: memory.NewQueue("q"), Store: s, Consumer: "test",
@@ -113,7 +113,7 @@ func TestFM37_AlwaysSurvivesAKill(t *testing.T) {
 func TestFM37_EverysecLosesTheTail(t *testing.T) {
 	srv := own(t, map[string]string{"appendfsync": "everysec"})
 	s := openFor(t, connect(t, srv.URL()), Options{})
-	if line := promised(t, s); s.Features().Durable || !strings.Contains(line, "appendfsync is everysec") {
+	if line := guarantee(t, s); s.Features().Durable || !strings.Contains(line, "appendfsync is everysec") {
 		t.Errorf("the guarantee line does not say what can be lost: %s", line)
 	}
 	confirmed := killUnderLoad(t, srv, s, 100)
@@ -216,12 +216,12 @@ func (f *failover) promote(t *testing.T) {
 	f.door.Cut()
 }
 
-// TestFM37_FailoverLosesTheLastRecords: a replica that lags behind is promoted. What the primary had confirmed last is lost,
-// its message runs again, and the holder of before is fenced. The guarantee line had said it, and the history changes.
+// TestFM37_FailoverLosesTheLastRecords: a replica that lags behind is promoted. The record that the primary confirmed last is lost,
+// its message runs again, and the previous holder is fenced. The guarantee line had said it, and the history changes.
 func TestFM37_FailoverLosesTheLastRecords(t *testing.T) {
 	f := newFailover(t)
 	s := openFor(t, f.client, Options{})
-	if line := promised(t, s); s.Features().Durable || !strings.Contains(line, "a failover can lose the last confirmed records") {
+	if line := guarantee(t, s); s.Features().Durable || !strings.Contains(line, "a failover can lose the last confirmed records") {
 		t.Errorf("the guarantee line does not say what can be lost: %s", line)
 	}
 	kept, lost, held := keyOf(1), keyOf(2), keyOf(3)
@@ -249,7 +249,7 @@ func TestFM37_FailoverLosesTheLastRecords(t *testing.T) {
 	}
 	o, err := s.Finish(t.Context(), driver.Finish{Hold: zombie, Final: driver.Complete, Keep: time.Hour})
 	if err != nil || o[0] != driver.Lost {
-		t.Errorf("the holder of before completes its run: %v, %v", o, err)
+		t.Errorf("the previous holder completes its run: %v, %v", o, err)
 	}
 	if s.History() == history {
 		t.Error("the history is the same after a failover: a cache would replay what is lost")
@@ -263,7 +263,7 @@ func TestI3_ANonceFencesWhereATokenRepeats(t *testing.T) {
 	newClock(t, s)
 	k := keyOf(1)
 	old := verdict(t, s, k).Hold
-	if err := s.client.Del(t.Context(), append(s.names(newItem(&k)), s.slot(0)+"floor", s.slot(0)+"index")...).Err(); err != nil {
+	if err := s.client.Del(t.Context(), append([]string{s.name("r", newItem(&k))}, s.slot(0)+"floor", s.slot(0)+"index")...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if again := verdict(t, s, k).Hold; again.Token != old.Token {
@@ -271,11 +271,11 @@ func TestI3_ANonceFencesWhereATokenRepeats(t *testing.T) {
 	}
 	o, err := s.Extend(t.Context(), time.Hour, old)
 	if err != nil || o[0] != driver.Lost {
-		t.Errorf("the holder of before extends: %v, %v", o, err)
+		t.Errorf("the previous holder extends: %v, %v", o, err)
 	}
 	for _, final := range []driver.Final{driver.Complete, driver.Release, driver.Fail, driver.Park} {
 		if o, err := s.Finish(t.Context(), driver.Finish{Hold: old, Final: final}); err != nil || o[0] != driver.Lost {
-			t.Errorf("the holder of before ends the run with %v: %v, %v", final, o, err)
+			t.Errorf("the previous holder ends the run with %v: %v, %v", final, o, err)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestI3_ANonceFencesWhereATokenRepeats(t *testing.T) {
 func TestFM38_EvictionIsDangerous(t *testing.T) {
 	srv := own(t, map[string]string{"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"})
 	s := openFor(t, connect(t, srv.URL()), Options{})
-	if line := promised(t, s); s.Features().Durable || !strings.Contains(line, "maxmemory-policy is allkeys-lru") {
+	if line := guarantee(t, s); s.Features().Durable || !strings.Contains(line, "maxmemory-policy is allkeys-lru") {
 		t.Errorf("the guarantee line does not say what can be lost: %s", line)
 	}
 	fill(t, s)
@@ -331,9 +331,9 @@ func TestFM50_FullMemory(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, driver.ErrOutage) {
-		t.Errorf("a claim answers %v", err)
+		t.Errorf("a claim returns %v", err)
 	}
-	if n := s.client.Exists(t.Context(), s.names(newItem(&c.Key))...).Val(); n != 0 {
+	if n := s.client.Exists(t.Context(), s.name("r", newItem(&c.Key))).Val(); n != 0 {
 		t.Error("a claim that was refused wrote a record")
 	}
 	if err := s.client.ConfigSet(t.Context(), "maxmemory", "64mb").Err(); err != nil {
@@ -346,6 +346,6 @@ func TestFM50_FullMemory(t *testing.T) {
 	}
 	g, err := s.Claim(t.Context(), c)
 	if err != nil || g[0].Verdict != driver.Acquired {
-		t.Errorf("with more memory the claim answers %v, %v", g, err)
+		t.Errorf("with more memory the claim returns %v, %v", g, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Prefix begins the names of all keys in Redis: {PREFIX:0}:… Defaults to "semel". It has no braces.
 	Prefix string
-	// Shards spreads the records over so many slots of a cluster, 1 to 1024. It is stored with the first Open and cannot be
+	// Shards spreads the records over 1 to 1024 slots of a cluster. It is stored with the first Open and cannot be
 	// changed: another number is an error. Defaults to what is stored; at first to 16 on a cluster, else to 1, which is the
 	// fastest on one server.
 	Shards int
@@ -32,12 +32,12 @@ type Store struct {
 	client  goredis.UniversalClient
 	prefix  string
 	shards  int
-	scripts scripts
+	script  *goredis.Script
 	server  Server
 	entries atomic.Uint32
 	turn    atomic.Uint32 // the shard where the next sweep begins
 	history history
-	lanes   lanes
+	lanes   []lane // by shard
 }
 
 var (
@@ -74,7 +74,7 @@ func Open(ctx context.Context, client goredis.UniversalClient, o Options) (*Stor
 	if o.clock == "" {
 		o.clock = "redis.call('TIME')"
 	}
-	s := &Store{client: client, prefix: o.Prefix, scripts: newScripts(o.clock)}
+	s := &Store{client: client, prefix: o.Prefix, script: goredis.NewScript(strings.Replace(luaRecords, "redis.call('TIME')", o.clock, 1))}
 	s.history.watch(client)
 	var err error
 	if s.server, err = Inspect(ctx, client); err != nil {
@@ -83,6 +83,7 @@ func Open(ctx context.Context, client goredis.UniversalClient, o Options) (*Stor
 	if s.shards, err = s.agree(ctx, o); err != nil {
 		return nil, fmt.Errorf("open redis: %w", explain(err))
 	}
+	s.lanes = make([]lane, s.shards)
 	return s, nil
 }
 
@@ -132,5 +133,3 @@ func (s *Store) Features() driver.StoreFeatures {
 
 // Server is what Open found out about the server.
 func (s *Store) Server() Server { return s.server }
-
-func isUnreadable(err error) bool { return errors.Is(err, driver.ErrUnreadable) }

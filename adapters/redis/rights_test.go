@@ -15,7 +15,8 @@ import (
 const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hget +hset +hdel +hincrby +hgetall " +
 	"+zadd +zrem +zscan +zrangebyscore +time +info +config|get +client|setname +hello +ping"
 
-// TestRightsAreEnough: a user who may do what the documentation lists can do all that a store does; one who may not is told.
+// TestRightsAreEnough: with the rights of the documentation a user can do all that a store does. Without them the error names
+// what is not permitted.
 func TestRightsAreEnough(t *testing.T) {
 	srv := own(t, map[string]string{"appendonly": "no"})
 	admin := connect(t, srv.URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// scanPage is how many records a scan asks for at once; scanMemory how many hashes it remembers. The server may return
+// scanPage is how many records a scan asks for at once; scanMemory how many hashes it remembers at least. The server may return
 // members of the index again after it has shrunk, and those are of the pages just before.
 const (
 	scanPage   = 500
@@ -22,29 +22,19 @@ const (
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
 	done := 0
 	return s.scan(ctx, func(page []*item) error {
-		s.read(ctx, page...)
-		for _, i := range page {
-			r, err := i.record()
-			switch {
-			case err != nil:
-				return fmt.Errorf("scan records: %w", err)
-			case r.State == driver.Absent, f.Limit > 0 && done == f.Limit,
-				f.Consumer != "" && r.Key.Consumer != f.Consumer, f.State != driver.Absent && r.State != f.State:
-				continue
+		return s.records(ctx, page, f, func(r driver.Record) error {
+			if done++; f.Limit > 0 && done > f.Limit {
+				return nil
 			}
-			done++
-			if err := each(r); err != nil {
-				return err
-			}
-		}
-		return nil
+			return each(r)
+		})
 	})
 }
 
 // scan calls each with pages of what is in the index. A hash comes once.
 func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 	for shard := range s.shards {
-		recent, order := map[string]bool{}, []string{}
+		recent, before := map[string]bool{}, map[string]bool{}
 		for cursor := uint64(0); ; {
 			members, next, err := s.client.ZScan(ctx, s.slot(shard)+"index", cursor, "", scanPage).Result()
 			if err != nil {
@@ -52,8 +42,8 @@ func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 			}
 			var page []*item
 			for i := 0; i < len(members); i += 2 { // each with its score
-				if m := members[i]; len(m) == hashSize && !recent[m] {
-					recent[m], order = true, append(order, m)
+				if m := members[i]; len(m) == hashSize && !recent[m] && !before[m] {
+					recent[m] = true
 					page = append(page, ofHash(m))
 				}
 			}
@@ -62,8 +52,8 @@ func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 					return err
 				}
 			}
-			for ; len(order) > scanMemory; order = order[1:] {
-				delete(recent, order[0])
+			if len(recent) > scanMemory {
+				recent, before = map[string]bool{}, recent
 			}
 			if cursor = next; cursor == 0 {
 				break
@@ -80,8 +70,7 @@ func ofHash(member string) *item {
 }
 
 // Records lists records, oldest first unless f says otherwise. Those that are UNCERTAIN are found by the index.
-func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	var out []driver.Record
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []driver.Record, err error) {
 	trim := func(most int) {
 		if len(out) > most {
 			slices.SortFunc(out, f.Compare)
@@ -90,41 +79,41 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 			}
 		}
 	}
-	all := f
-	all.Limit = 0
-	add := func(r driver.Record) error {
-		if out = append(out, r); f.Limit > 0 {
-			trim(4*f.Limit + 1000)
-		}
-		return nil
+	add := func(page []*item) error {
+		return s.records(ctx, page, f, func(r driver.Record) error {
+			if out = append(out, r); f.Limit > 0 {
+				trim(4*f.Limit + 1000)
+			}
+			return nil
+		})
 	}
-	var err error
 	if f.State == driver.Uncertain {
-		err = s.uncertain(ctx, all, add)
+		for shard := 0; shard < s.shards && err == nil; shard++ {
+			var page []*item
+			if page, _, err = s.scored(ctx, shard, uncertainScore, openScore, 0, 0); err == nil {
+				err = add(page)
+			}
+		}
 	} else {
-		err = s.ScanRecords(ctx, all, add)
+		err = s.scan(ctx, add)
 	}
 	trim(0)
 	return out, err
 }
 
-func (s *Store) uncertain(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
-	for shard := range s.shards {
-		page, _, err := s.scored(ctx, shard, uncertainScore, openScore, 0, 0)
+// records calls each with those records of items that f selects.
+func (s *Store) records(ctx context.Context, items []*item, f driver.RecordFilter, each func(driver.Record) error) error {
+	s.read(ctx, items...)
+	for _, i := range items {
+		r, err := i.record()
 		if err != nil {
-			return err
+			return fmt.Errorf("read records: %w", err)
 		}
-		s.read(ctx, page...)
-		for _, i := range page {
-			r, err := i.record()
-			if err != nil {
-				return fmt.Errorf("list records: %w", err)
-			}
-			if r.State == f.State && (f.Consumer == "" || f.Consumer == r.Key.Consumer) {
-				if err := each(r); err != nil {
-					return err
-				}
-			}
+		if r.State == driver.Absent || f.Consumer != "" && r.Key.Consumer != f.Consumer || f.State != driver.Absent && r.State != f.State {
+			continue
+		}
+		if err := each(r); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -132,11 +121,9 @@ func (s *Store) uncertain(ctx context.Context, f driver.RecordFilter, each func(
 
 // scored lists what of the index is scored from min to below max, lowest first: count behind offset, 0 = all. least is the
 // lowest score of them.
-func (s *Store) scored(
-	ctx context.Context, shard int, low, high float64, offset, count int64,
-) (page []*item, least float64, err error) {
+func (s *Store) scored(ctx context.Context, shard int, low, high float64, offset, count int) (page []*item, least float64, err error) {
 	text := func(score float64) string { return strconv.FormatFloat(score, 'f', 0, 64) }
-	by := &goredis.ZRangeBy{Min: text(low), Max: "(" + text(high), Offset: offset, Count: count}
+	by := &goredis.ZRangeBy{Min: text(low), Max: "(" + text(high), Offset: int64(offset), Count: int64(count)}
 	found, err := s.client.ZRangeByScoreWithScores(ctx, s.slot(shard)+"index", by).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the index: %w", explain(err))

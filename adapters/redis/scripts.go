@@ -15,44 +15,33 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-var (
-	//go:embed lua/prelude.lua
-	luaPrelude string
-	//go:embed lua/claim.lua
-	luaClaim string
-	//go:embed lua/extend.lua
-	luaExtend string
-	//go:embed lua/complete.lua
-	luaComplete string
-	//go:embed lua/swap.lua
-	luaSwap string
-	//go:embed lua/duplicates.lua
-	luaDuplicates string
-)
-
-// scripts are all that ever writes.
-type scripts struct{ claim, extend, complete, swap, duplicates *goredis.Script }
-
-// newScripts makes the scripts; clock is the Lua expression for the time, as the command TIME returns it.
-func newScripts(clock string) scripts {
-	prelude := strings.Replace(luaPrelude, "redis.call('TIME')", clock, 1)
-	script := func(body string) *goredis.Script { return goredis.NewScript(prelude + body) }
-	return scripts{
-		claim: script(luaClaim), extend: script(luaExtend), complete: script(luaComplete), swap: script(luaSwap),
-		duplicates: script(luaDuplicates),
-	}
-}
+// luaRecords is the script that makes all writes of records.
+//
+//go:embed lua/records.lua
+var luaRecords string
 
 // maxItems bounds the records of one script: while it runs, the server does nothing else.
 const maxItems = 250
+
+// The verbs of the script.
+const (
+	verbRead      = "read"
+	verbClaim     = "claim"
+	verbExtend    = "extend"
+	verbComplete  = "complete"
+	verbSwap      = "swap"
+	verbDuplicate = "duplicate"
+)
 
 // item is one record of a call.
 type item struct {
 	hash [32]byte
 	key  *driver.Key // nil when only the hash is known
-	args []any       // for the script
-	side bool        // the script gets the name of the record's side too
-	// What the script returned: n is a number, raw the record that is there (nil = none), err why neither is known.
+	args []any       // for the script: a verb, and what it needs
+	// decide returns the record afterwards (an absent one is removed), and whether to write it. more are fields of its side with
+	// their values. See Store.swap.
+	decide func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any)
+	// The result of the script: n is a number, raw the record that is there (nil = none), err why neither is known.
 	n     int64
 	raw   []byte
 	err   error
@@ -60,7 +49,7 @@ type item struct {
 	floor uint64
 }
 
-func newItem(k *driver.Key) *item { return &item{hash: k.Hash(), key: k} }
+func newItem(k *driver.Key, args ...any) *item { return &item{hash: k.Hash(), key: k, args: args} }
 
 // hashSize is how much of a key's hash is in the names of its record and side. The key itself is compared besides.
 const hashSize = 16
@@ -70,16 +59,13 @@ func (s *Store) shard(i *item) int { return (int(i.hash[0])<<8 | int(i.hash[1]))
 // slot begins the names of a shard's keys: one slot of a cluster.
 func (s *Store) slot(shard int) string { return fmt.Sprintf("{%s:%d}:", s.prefix, shard) }
 
-func (s *Store) names(i *item) []string {
-	slot, hash := s.slot(s.shard(i)), string(i.hash[:hashSize])
-	if i.side {
-		return []string{slot + "r:" + hash, slot + "x:" + hash}
-	}
-	return []string{slot + "r:" + hash}
+// name is that of an item's record (kind r) or side (x).
+func (s *Store) name(kind string, i *item) string {
+	return s.slot(s.shard(i)) + kind + ":" + string(i.hash[:hashSize])
 }
 
-// run runs a script on items, one call for each shard and maxItems, all at once. What an item came to is written to it.
-func (s *Store) run(ctx context.Context, script *goredis.Script, items []*item, first ...any) {
+// run runs items, one call for each shard and maxItems, all at once. It writes the result of the script to each item.
+func (s *Store) run(ctx context.Context, items []*item) {
 	shards := map[int][]*item{}
 	for _, i := range items {
 		n := s.shard(i)
@@ -88,31 +74,34 @@ func (s *Store) run(ctx context.Context, script *goredis.Script, items []*item, 
 	var wg sync.WaitGroup
 	for shard, of := range shards {
 		for chunk := range slices.Chunk(of, maxItems) {
-			call := func() { s.runOn(ctx, script, shard, chunk, first) }
-			if len(chunk) <= maxGathered && len(first) == 0 {
-				call = func() { s.gather(ctx, lane{script, shard}, chunk) }
+			call := s.runOn
+			if len(chunk) <= maxGathered {
+				call = s.gather
 			}
 			if len(chunk) == len(items) {
-				call()
+				call(ctx, shard, chunk)
 				return
 			}
-			wg.Go(call)
+			wg.Go(func() { call(ctx, shard, chunk) })
 		}
 	}
 	wg.Wait()
 }
 
-// runOn runs a script on items of one shard.
-func (s *Store) runOn(ctx context.Context, script *goredis.Script, shard int, items []*item, first []any) {
+// runOn runs items of one shard.
+func (s *Store) runOn(ctx context.Context, shard int, items []*item) {
 	slot := s.slot(shard)
-	keys, args := []string{slot + "floor", slot + "index"}, first[:len(first):len(first)]
+	keys, args := []string{slot + "floor", slot + "index"}, []any(nil)
 	for _, i := range items {
-		keys, args = append(keys, s.names(i)...), append(args, i.args...)
+		keys, args = append(keys, s.name("r", i)), append(args, i.args...)
+		if verb := i.args[0]; verb == verbSwap || verb == verbDuplicate {
+			keys = append(keys, s.name("x", i))
+		}
 		i.n, i.raw, i.err = 0, nil, nil
 	}
-	reply, err := script.Run(ctx, s.client, keys, args...).Slice()
-	if err == nil && len(reply) < 2 {
-		err = fmt.Errorf("a script returned %d values", len(reply))
+	reply, err := s.script.Run(ctx, s.client, keys, args...).Slice()
+	if err == nil && len(reply) != len(items)+2 {
+		err = fmt.Errorf("the script returned %d values for %d items", len(reply), len(items))
 	}
 	if err != nil {
 		for _, i := range items {
@@ -124,21 +113,23 @@ func (s *Store) runOn(ctx context.Context, script *goredis.Script, shard int, it
 	floor, _ := reply[1].(int64)
 	for n, i := range items {
 		i.now, i.floor = time.UnixMicro(now), uint64(floor) //nolint:gosec // below 2^53
-		if n+2 < len(reply) {
-			i.take(reply[n+2])
+		switch v := reply[n+2].(type) {
+		case int64:
+			i.n = v
+		case string:
+			i.raw = []byte(v)
+		case error:
+			i.err = fmt.Errorf("%w: its name in Redis is in use: %w", driver.ErrUnreadable, v)
 		}
 	}
 }
 
-func (i *item) take(v any) {
-	switch v := v.(type) {
-	case int64:
-		i.n = v
-	case string:
-		i.raw = []byte(v)
-	case error:
-		i.err = fmt.Errorf("%w: its name in Redis is in use: %w", driver.ErrUnreadable, v)
+// read reads the records of items.
+func (s *Store) read(ctx context.Context, items ...*item) {
+	for _, i := range items {
+		i.args = []any{verbRead}
 	}
+	s.run(ctx, items)
 }
 
 // record reads the record that is there; the absent one when there is none.
@@ -152,70 +143,44 @@ func (i *item) record() (r driver.Record, err error) {
 	return r, err
 }
 
-// change is one item that is read, decided in Go and swapped.
-type change struct {
-	*item
-	// decide returns the record afterwards and whether to write it; more are fields of its side with their values.
-	decide func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any)
-	// purge removes the record instead.
-	purge bool
-	lost  bool // somebody else wrote first, and purge or once gave up
-	once  bool
-}
-
 // maxSwaps is how often a swap is tried again because another writer came first.
 const maxSwaps = 8
 
-// swap decides changes on the records as they were read last, and writes those that are still as they were.
-func (s *Store) swap(ctx context.Context, changes []*change) {
+// swap decides items on the records as they were read last, and writes those that are still as they were. The others are
+// decided again.
+func (s *Store) swap(ctx context.Context, items []*item) {
 	for range maxSwaps {
 		var todo []*item
-		open := changes[:0:0]
-		for _, c := range changes {
-			r, err := c.record()
-			if c.err = err; err != nil {
+		for _, i := range items {
+			var r driver.Record
+			if r, i.err = i.record(); i.err != nil {
 				continue
 			}
-			after, write, more := c.decide(r, c.now, c.floor+1)
-			if !write {
-				continue
+			if after, write, more := i.decide(r, i.now, i.floor+1); write {
+				i.args = swapArgs(i.raw, &after, more)
+				todo = append(todo, i)
 			}
-			c.side, c.args = true, c.swapArgs(&after, more)
-			todo, open = append(todo, c.item), append(open, c)
 		}
 		if len(todo) == 0 {
 			return
 		}
-		s.run(ctx, s.scripts.swap, todo)
-		changes = open[:0]
-		for _, c := range open {
-			switch {
-			case c.err != nil || c.n == 1:
-			case c.once:
-				c.lost = true
-			default:
-				changes = append(changes, c)
-			}
-		}
+		s.run(ctx, todo)
+		items = slices.DeleteFunc(todo, func(i *item) bool { return i.err != nil || i.n == 1 })
 	}
-	for _, c := range changes {
-		c.err = fmt.Errorf("%w: key %q was changed by others %d times in a row", driver.ErrNotCommitted, c.key.Raw, maxSwaps)
+	for _, i := range items {
+		i.err = fmt.Errorf("%w: others changed record %x %d times in a row", driver.ErrNotCommitted, i.hash[:hashSize], maxSwaps)
 	}
 }
 
-func (c *change) swapArgs(after *driver.Record, more []any) []any {
-	head := c.raw
-	if len(head) > headSize {
-		head = head[:headSize]
+func swapArgs(found []byte, after *driver.Record, more []any) []any {
+	head := found[:min(len(found), headSize)]
+	if after.State == driver.Absent {
+		return []any{verbSwap, head, "", 0, 0, 0}
 	}
-	if head == nil {
-		head = []byte{}
-	}
-	if c.purge {
-		return []any{head, "", 0, 0, 0}
-	}
-	return append([]any{head, encode(after), after.Token, score(after), len(more)}, more...)
+	return append([]any{verbSwap, head, encode(*after), after.Token, score(after), len(more)}, more...)
 }
+
+func isUnreadable(err error) bool { return errors.Is(err, driver.ErrUnreadable) }
 
 // refusals are how the replies begin with which Redis refuses every write.
 var refusals = []string{

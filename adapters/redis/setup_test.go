@@ -21,7 +21,7 @@ func connect(t testing.TB, url string) *goredis.Client {
 	return connectWith(t, url, 0)
 }
 
-// connectWith has so many connections, made in advance; 0 = the default.
+// connectWith makes a client with conns connections, opened in advance; 0 = the default.
 func connectWith(t testing.TB, url string, conns int) *goredis.Client {
 	t.Helper()
 	o, err := goredis.ParseURL(url)
@@ -113,7 +113,7 @@ func (c *clock) advance(t testing.TB, d time.Duration) {
 func damage(s *Store) func(t testing.TB, k driver.Key) {
 	return func(t testing.TB, k driver.Key) {
 		t.Helper()
-		if err := s.client.SetRange(t.Context(), s.names(newItem(&k))[0], 0, "\x02").Err(); err != nil {
+		if err := s.client.SetRange(t.Context(), s.name("r", newItem(&k)), 0, "\x02").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -31,23 +32,21 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 	}
 	w := &sweep{Store: s, horizon: horizon, limit: limit, consumers: consumers}
 	var err error
-	if w.periods, err = s.LongTerms(ctx); err != nil {
-		return w.sum, false, fmt.Errorf("sweep: %w", err)
-	}
+	w.periods, err = s.LongTerms(ctx)
 	first := int(s.turn.Add(1))
-	for n := range s.shards {
-		if err := w.shard(ctx, (first+n)%s.shards); err != nil {
-			return w.sum, false, fmt.Errorf("sweep: %w", err)
-		}
+	for n := 0; n < s.shards && err == nil; n++ {
+		err = w.shard(ctx, (first+n)%s.shards)
+	}
+	if err != nil {
+		return w.sum, false, fmt.Errorf("sweep: %w", err)
 	}
 	return w.sum, w.more, nil
 }
 
 func (w *sweep) shard(ctx context.Context, shard int) error {
-	probe := &item{}
+	probe := &item{}                                           // for the server's time
 	probe.hash[0], probe.hash[1] = byte(shard>>8), byte(shard) //nolint:gosec // at most 1024
-	w.read(ctx, probe)
-	if probe.err != nil {
+	if w.read(ctx, probe); probe.err != nil {
 		return probe.err
 	}
 	now := float64(probe.now.UnixMicro())
@@ -59,9 +58,9 @@ func (w *sweep) shard(ctx context.Context, shard int) error {
 
 // scan sweeps what is scored from low to below high.
 func (w *sweep) scan(ctx context.Context, shard int, low, high float64, due bool) error {
-	for offset := int64(0); ; {
-		left := int64(w.limit - w.sum.Count())
-		page, least, err := w.scored(ctx, shard, low, high, offset, max(min(left, sweepPage), 1))
+	for kept := 0; ; { // those that keep their place in the index
+		left := w.limit - w.sum.Count()
+		page, least, err := w.scored(ctx, shard, low, high, kept, max(min(left, sweepPage), 1))
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -71,46 +70,47 @@ func (w *sweep) scan(ctx context.Context, shard int, low, high float64, due bool
 			}
 			return nil
 		}
-		w.read(ctx, page...)
-		kept, err := w.page(ctx, page)
-		if err != nil {
+		if err := w.page(ctx, page, &kept); err != nil {
 			return err
 		}
-		offset += int64(kept)
 	}
 }
 
-// page sweeps records that were read, and returns how many of them keep their place in the index.
-func (w *sweep) page(ctx context.Context, page []*item) (kept int, err error) {
-	changes := make([]*change, len(page))
-	verdicts := make([]driver.SweepVerdict, len(page))
+// page sweeps records.
+func (w *sweep) page(ctx context.Context, page []*item, kept *int) error {
+	did := make([]driver.Swept, len(page))
+	keeps := make([]bool, len(page))
 	for i, it := range page {
-		c := &change{item: it, once: true}
-		c.decide = func(r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool, more []any) {
+		it.decide = func(r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool, more []any) {
+			did[i], keeps[i] = driver.Swept{}, false
 			if r.State == driver.Absent { // the index is ahead of a record that was never written
-				c.purge, verdicts[i] = true, driver.SweepKeep
 				return r, true, nil
 			}
-			after, verdicts[i] = driver.DecideSweep(r, now, w.horizon, w.periods[r.Key.Consumer], w.consumers...)
-			c.purge = verdicts[i] == driver.SweepPurge
-			return after, verdicts[i] != driver.SweepKeep, nil
+			after, v := driver.DecideSweep(r, now, w.horizon, w.periods[r.Key.Consumer], w.consumers...)
+			switch v {
+			case driver.SweepKeep:
+				keeps[i] = true
+			case driver.SweepPurge:
+				did[i].Purged, after = 1, driver.Record{}
+			case driver.SweepExpire:
+				did[i].Expired = 1
+			case driver.SweepAbandon:
+				did[i].Abandoned = 1
+			}
+			return after, !keeps[i], nil
 		}
-		changes[i] = c
 	}
-	w.swap(ctx, changes)
-	for i, c := range changes {
+	w.read(ctx, page...)
+	w.swap(ctx, page)
+	for i, it := range page {
 		switch {
-		case c.err != nil && !isUnreadable(c.err):
-			return 0, c.err
-		case c.err != nil, c.lost, !c.purge && verdicts[i] == driver.SweepKeep:
-			kept++
-		case verdicts[i] == driver.SweepPurge:
-			w.sum.Purged++
-		case verdicts[i] == driver.SweepExpire:
-			w.sum.Expired++
-		case verdicts[i] == driver.SweepAbandon:
-			w.sum.Abandoned++
+		case keeps[i], isUnreadable(it.err), errors.Is(it.err, driver.ErrNotCommitted):
+			*kept++
+		case it.err != nil:
+			return it.err
+		default:
+			w.sum.Add(did[i])
 		}
 	}
-	return kept, nil
+	return nil
 }

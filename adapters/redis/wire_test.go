@@ -15,9 +15,9 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// TestFM32_LostAnswers: the server carries a call out, and its answer is lost. The outcome is unknown; the same write with
+// TestFM32_LostResponses: the server carries a call out, and its response is lost. The outcome is unknown; the same write with
 // the same nonce returns what the first one did.
-func TestFM32_LostAnswers(t *testing.T) {
+func TestFM32_LostResponses(t *testing.T) {
 	url := server.Shared(t, "redis")
 	p := proxy(t, strings.TrimSuffix(strings.TrimPrefix(url, "redis://"), "/0"))
 	c := goredis.NewClient(&goredis.Options{Addr: p.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
@@ -33,7 +33,7 @@ func TestFM32_LostAnswers(t *testing.T) {
 	lose := func() { p.LoseAnswers(server.ToServer, "evalsha", 1) }
 	lose()
 	if g, err := s.Claim(t.Context(), claims...); err == nil {
-		t.Fatalf("a claim whose answer is lost answers %v", g)
+		t.Fatalf("a claim whose response is lost returns %v", g)
 	} else if errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage) {
 		t.Errorf("it may have been carried out, and the error says that it was not: %v", err)
 	}
@@ -51,14 +51,14 @@ func TestFM32_LostAnswers(t *testing.T) {
 	finishes[1].Final, finishes[1].Ran = driver.Release, driver.NotApplied
 	lose()
 	if o, err := s.Finish(t.Context(), finishes...); err == nil {
-		t.Fatalf("a finish whose answer is lost answers %v", o)
+		t.Fatalf("a finish whose response is lost returns %v", o)
 	}
 	o, err := s.Finish(t.Context(), finishes...)
 	if err != nil || o[0] != driver.Applied || o[1] != driver.Applied || o[2] != driver.Applied {
 		t.Errorf("the same finish again is %v, %v", o, err)
 	}
 	if p.Lost() != 2 {
-		t.Errorf("%d answers were lost, not 2: the test shows nothing", p.Lost())
+		t.Errorf("%d responses were lost, not 2: the test shows nothing", p.Lost())
 	}
 }
 
@@ -140,7 +140,7 @@ func TestScriptsAreFlushed(t *testing.T) {
 func TestValuesOfAnotherType(t *testing.T) {
 	s := openFor(t, shared(t), Options{})
 	taken := keyOf(1)
-	name := s.names(newItem(&taken))[0]
+	name := s.name("r", newItem(&taken))
 	if err := s.client.RPush(t.Context(), name, "somebody's").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 	}
 	h := driver.Hold{Key: taken, Generation: 1, Token: 1, Nonce: nonce()}
 	if o, err := s.Finish(t.Context(), driver.Finish{Hold: h, Final: driver.Complete}); err != nil || o[0] != driver.Unknown {
-		t.Errorf("a finish of it answers %v, %v", o, err)
+		t.Errorf("a finish of it returns %v, %v", o, err)
 	}
 	if v, err := s.client.LRange(t.Context(), name, 0, -1).Result(); err != nil || len(v) != 1 {
 		t.Errorf("somebody's value is %v, %v", v, err)
@@ -169,9 +169,9 @@ func TestValuesOfAnotherType(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Claim(t.Context(), claims[0]); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
-			t.Errorf("with a list in place of the %s a claim answers %v", part, err)
+			t.Errorf("with a list in place of the %s a claim returns %v", part, err)
 		}
-		if n := s.client.Exists(t.Context(), s.names(newItem(&claims[0].Key))...).Val(); n != 0 {
+		if n := s.client.Exists(t.Context(), s.name("r", newItem(&claims[0].Key))).Val(); n != 0 {
 			t.Errorf("with a list in place of the %s a record was written", part)
 		}
 	}
@@ -198,11 +198,11 @@ func TestTokensAreExact(t *testing.T) {
 	}
 	_, err := s.Claim(t.Context(), driver.Claim{Key: keyOf(-1), Nonce: nonce(), Lease: time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "out of range") {
-		t.Errorf("behind the last token a claim answers %v", err)
+		t.Errorf("behind the last token a claim returns %v", err)
 	}
 }
 
-// TestTimesAreExact: microseconds far from now come back as they were, also out of the scripts that add them.
+// TestTimesAreExact: microseconds far from now are read as they were written, also where the script adds them.
 func TestTimesAreExact(t *testing.T) {
 	s := openFor(t, shared(t), Options{clock: testClock})
 	c := newClock(t, s)
@@ -229,14 +229,14 @@ func TestTimesAreExact(t *testing.T) {
 func TestReplicaIsNoStore(t *testing.T) {
 	f := newFailover(t)
 	if _, err := Open(t.Context(), connect(t, f.replica.URL()), Options{Prefix: "fresh"}); err == nil || !strings.Contains(err.Error(), "READONLY") {
-		t.Errorf("Open on a replica answers %v", err)
+		t.Errorf("Open on a replica returns %v", err)
 	}
 	s := openFor(t, f.client, Options{})
 	f.door.Forward(f.replica.Addr())
 	f.door.Cut()
 	_, err := s.Claim(t.Context(), driver.Claim{Key: keyOf(1), Nonce: nonce(), Lease: time.Hour})
 	if !errors.Is(err, driver.ErrOutage) {
-		t.Errorf("a claim on a replica answers %v", err)
+		t.Errorf("a claim on a replica returns %v", err)
 	}
 	f.door.Forward(f.primary.Addr())
 	f.door.Cut()

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
-// parallel is how many dead letters one Settle writes at once.
+// parallel is how many dead letters Keep writes at once.
 const parallel = 8
 
 // With returns q with its dead letters in box. Settlement.DeadLetter is written before the message is acked, so a crash in
@@ -43,13 +44,12 @@ func (q *queue) Adds() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.DeadLetterKeeper]()}
 }
 
-// receipt is the queue's receipt with the id of the dead letter that was written for it.
+// receipt is the queue's receipt with the id of the dead letter that was written for it. Of the embedded one nothing else is
+// used.
 type receipt struct {
+	redeliver.Receipt
 	of    *queue
 	inner any
-
-	mu      sync.Mutex
-	written string
 }
 
 // DeadLetterQueue implements driver.DeadLetterKeeper.
@@ -62,7 +62,7 @@ func (q *queue) Features() driver.QueueFeatures {
 	return f
 }
 
-// Receive hands out deliveries of the queue.
+// Receive returns deliveries of the queue.
 func (q *queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	ds, err := q.Queue.Receive(ctx, limit)
 	for i := range ds {
@@ -87,7 +87,7 @@ func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			return nil, fmt.Errorf("settle in queue %q: item %d: %w", name, i, err)
 		}
 	}
-	errs := q.deadLetters(ctx, s)
+	errs := Keep(ctx, q.box, s)
 	out := make([]driver.Outcome, len(s))
 	var pass []driver.Settlement
 	var at []int
@@ -130,8 +130,17 @@ func (q *queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// dead letters does what settlements ask of the box, a few at once, and returns an error for each item.
-func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error {
+// Receipt is what [Keep] needs of the receipts of a queue: a memory of the dead letter that was written for the delivery. An
+// embedded redeliver.Receipt has it.
+type Receipt interface {
+	DeadLetter() string
+	SetDeadLetter(id string)
+}
+
+// Keep does what settlements ask of box, a few at once, before their messages are acked: it writes the dead letter of a Dead,
+// unless it was written for this delivery before, and deletes the dead letter that a settlement closes. It returns an error
+// for each item. The receipts are of type Receipt.
+func Keep(ctx context.Context, box driver.DeadLetterQueue, s []driver.Settlement) []error {
 	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
@@ -142,34 +151,27 @@ func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = q.keep(ctx, &s[i])
+			errs[i] = keep(ctx, box, &s[i])
 		})
 	}
 	wg.Wait()
 	return errs
 }
 
-// keep writes the dead letter of one settlement unless it was written for this delivery before, and deletes the one that the
-// settlement closes.
-func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
+func keep(ctx context.Context, box driver.DeadLetterQueue, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := q.box.DeleteDeadLetter(ctx, s.Close); err != nil {
+		if err := box.DeleteDeadLetter(ctx, s.Close); err != nil {
 			return fmt.Errorf("delete dead letter %s: %w", s.Close, err)
 		}
 	}
-	if s.Action != driver.Dead {
+	rc := s.Receipt.(Receipt)
+	if s.Action != driver.Dead || rc.DeadLetter() == s.DeadLetter.ID {
 		return nil
 	}
-	rc := s.Receipt.(*receipt)
-	rc.mu.Lock()
-	defer rc.mu.Unlock() // a second Settle of one receipt waits for the first
-	if rc.written == s.DeadLetter.ID {
-		return nil
-	}
-	if err := q.box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+	if err := box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
 		return fmt.Errorf("write dead letter %s: %w", s.DeadLetter.ID, err)
 	}
-	rc.written = s.DeadLetter.ID
+	rc.SetDeadLetter(s.DeadLetter.ID)
 	return nil
 }
 

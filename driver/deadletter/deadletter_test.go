@@ -12,14 +12,14 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// bare is a queue in memory without dead letters, which tells of its acks.
+// bare is a queue in memory without dead letters, which reports its acks.
 type bare struct {
 	driver.Sender
 	driver.QueueInspector
 	driver.Purger
 	q     *memory.Queue
 	acked func()
-	lose  int // how many settlements are carried out and answered Unknown
+	lose  int // how many settlements are carried out and return an error
 }
 
 func (b *bare) Features() driver.QueueFeatures {
@@ -128,7 +128,7 @@ func newWorld(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) 
 	return w, nil
 }
 
-// rules are what With promises, each checked on any implementation: it returns what is wrong.
+// rules are the guarantees of With. Each checks any implementation and returns an error that says what is wrong.
 var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error{
 	"FM61 the dead letter is written before the ack": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
 		w, err := newWorld(with)
@@ -166,9 +166,9 @@ var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) 
 		}
 		w.inner.lose = 1
 		if out, err := w.q.Settle(context.Background(), w.kill); err == nil {
-			return fmt.Errorf("an ack without an answer is %v", out)
+			return fmt.Errorf("an ack without a response is %v", out)
 		}
-		// Somebody has discarded it meanwhile: written again it would come back.
+		// Somebody has discarded it meanwhile. Writing it again would restore it.
 		if err := w.box.DeadLetterQueue.DeleteDeadLetter(context.Background(), "l"); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (q hasty) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Out
 			return out, err
 		}
 		out = append(out, o...)
-		if err := q.keep(ctx, &s[i]); err != nil {
+		if err := keep(ctx, q.box, &s[i]); err != nil {
 			return out, err
 		}
 	}
@@ -231,7 +231,7 @@ func (q hasty) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Out
 
 func (q forgetful) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	for i := range s {
-		s[i].Receipt.(*receipt).written = ""
+		s[i].Receipt.(*receipt).SetDeadLetter("")
 	}
 	return q.Queue.Settle(ctx, s...)
 }

@@ -13,7 +13,7 @@ const slack = 2 * time.Second
 // Deadline returns until when deliveries that one receive returned are certainly this consumer's. The receive was sent at
 // sent, could wait for messages for wait, and returned at back; visible is how long the broker keeps a delivery from others.
 // The broker counts visible from some moment between sent and back. A guard of a tenth of visible, at most a second, covers
-// the way of the answer. A receive that took much longer than its wait was stopped on the way (a machine that slept), and
+// the way of the response. A receive that took much longer than its wait was stopped on the way (a machine that slept), and
 // only what follows from the sending is certain then.
 //
 // All times are of one clock, which should be monotonic.
@@ -83,7 +83,7 @@ func (r *Receipt) Extend(until, back time.Time) bool {
 	return true
 }
 
-// Shorten moves the deadline to until if that is earlier, for a Retry, Defer or extension whose answer did not come: it may
+// Shorten moves the deadline to until if that is earlier, for a Retry, Defer or extension without a response: it may
 // have been applied, and the message may be visible to others from then on.
 func (r *Receipt) Shorten(until time.Time) {
 	r.mu.Lock()

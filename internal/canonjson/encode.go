@@ -9,7 +9,7 @@ import (
 // MaxDepth is how deep arrays and objects may be nested.
 const MaxDepth = 512
 
-// Error tells why a text has no canonical form, and where: Offset counts bytes of the input.
+// Error is why a text has no canonical form, and where: Offset counts bytes of the input.
 type Error struct {
 	Offset  int
 	Problem string

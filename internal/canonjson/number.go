@@ -7,7 +7,7 @@ import (
 
 const (
 	maxExponent = 100_000_000 // of the text and of the result
-	safeDigits  = 15          // integers of so many digits are below 2^53
+	safeDigits  = 15          // integers with this many digits are below 2^53
 	safeLimit   = 1 << 53
 	minNormal   = 0x1p-1022
 )

@@ -1,4 +1,4 @@
-// Package flake runs tests that need a machine which keeps going. A case that receives a message, and expects that nobody
+// Package flake runs tests that need a machine which keeps going. A case that receives a message, and expects that no one
 // else gets it within half a second, fails on a machine that stands still for that long; nothing is wrong then with what
 // is tested. So such a case is repeated when it failed while the machine stood still. A case that fails on a machine
 // that went on has failed; and a mistake fails every time.
@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// tries is how often a case is run at most.
+// tries is the maximum number of runs of a case.
 const tries = 6
 
-// Run runs a case, which says with [Tolerate] how much it bears. It is repeated, with all that it opened cleaned up in
-// between, when it failed and something took longer by that than it should have: the machine as a whole, or what [Note]
-// was told of. f gets a testing.TB of its own.
+// Run runs a case, which sets with [Tolerate] how much lateness it tolerates. If it fails and something was later than that
+// (the machine as a whole, or an operation reported by [Note]), Run cleans up and repeats it. f gets a testing.TB of its
+// own.
 func Run(t *testing.T, f func(t testing.TB)) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -32,7 +32,7 @@ func Run(t *testing.T, f func(t testing.TB)) {
 	}
 }
 
-// Tolerate says how long something may be late in a case that runs in [Run]; 0: forever, it does not wait for real time.
+// Tolerate sets how long something may be late in a case that runs in [Run]. 0: forever, it does not wait for real time.
 func Tolerate(t testing.TB, limit time.Duration) {
 	if r, ok := t.(*recorder); ok {
 		r.mu.Lock()
@@ -41,7 +41,7 @@ func Tolerate(t testing.TB, limit time.Duration) {
 	}
 }
 
-// Note tells that something took so much longer than it should have.
+// Note reports how much longer than it should an operation took.
 func Note(t testing.TB, late time.Duration) {
 	if r, ok := t.(*recorder); ok {
 		r.late(late)
@@ -107,7 +107,7 @@ func (r *recorder) late(d time.Duration) {
 	r.worst = max(r.worst, d)
 }
 
-// counts tells whether the try shows something: it did not fail, or nothing was late.
+// counts reports whether the try is conclusive: it did not fail, or nothing was late.
 func (r *recorder) counts() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func (r *recorder) cleanUp() {
 	}
 }
 
-// report tells the real test.
+// report passes the result to the real test.
 func (r *recorder) report() {
 	r.TB.Helper()
 	for _, s := range r.failures {
@@ -185,7 +185,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Failed tells of this try.
+// Failed reports whether this try has failed.
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *recorder) Skip(args ...any)                 { r.skip(fmt.Sprint(args...
 func (r *recorder) Skipf(format string, args ...any) { r.skip(fmt.Sprintf(format, args...)) }
 func (r *recorder) SkipNow()                         { r.skip("skipped") }
 
-// Skipped tells of this try.
+// Skipped reports whether this try was skipped.
 func (r *recorder) Skipped() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ func TestRepeatsOnlyWhenSomethingStoodStill(t *testing.T) {
 			t.Error("wrong")
 		})
 		if len(f) != 1 || n != 1 {
-			t.Errorf("a failure on a calm machine: %q, %d runs", f, n)
+			t.Errorf("a failure on a quiet machine: %q, %d runs", f, n)
 		}
 		f, n = attempt(t, func(t testing.TB, n int) {
 			if n < 3 {

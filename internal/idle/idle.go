@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For blocks for d, and tells that ctx did not end meanwhile. When both are over at once, either answer may come.
+// For blocks for d, and reports that ctx did not end meanwhile. If both end at once, it may return either.
 func For(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -102,7 +102,7 @@ func TestFindRefuses(t *testing.T) {
 			t.Errorf("%s at %q: got %q, %v; want %v", v.doc, v.ptr, got, err, v.err)
 		}
 	}
-	// A repeated member elsewhere is nobody's business here.
+	// A repeated member elsewhere does not matter here.
 	if got, err := find(t, `{"b":1,"b":2,"a":3}`, "/a"); got != "3" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -14,17 +14,17 @@ func (s *store) Offers(effects any) bool { return s.committer.Offers(effects) }
 // Joins is the store's.
 func (s *store) Joins(q driver.Queue) bool { return s.committer.Joins(q) }
 
-// Commit writes works. A completion and that of its mirror are one transaction, which holds both records: two works of one
-// Commit would not do, because of those that one is Lost the other is written. Then the mirror would be COMPLETED without
-// the effect, or the effect written beside that of who has the mirror. Other ends go as they are, and their mirrors with
-// them. A store without transactions completes works without effects, messages and acks one record after the other.
+// Commit writes works. The completions of both keys are one transaction, which holds both records. Two works of one Commit
+// are not enough: if one is Lost, the other is still written. Then the new key would be COMPLETED without the effect, or the
+// effect written although another worker has the new key. Other ends are committed as they are, with those of their new
+// keys. A store without transactions completes works without effects, messages and acks one record after the other.
 func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	var pairs, others []driver.Work
 	var pairAt, otherAt []int
-	mirrors := 0
+	migrating := 0
 	for i := range w {
 		if w[i].Finish.Hold.NewKey != nil {
-			mirrors++
+			migrating++
 			if w[i].Finish.Final == driver.Complete {
 				pairs, pairAt = append(pairs, w[i]), append(pairAt, i)
 				continue
@@ -32,7 +32,7 @@ func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 		}
 		others, otherAt = append(others, w[i]), append(otherAt, i)
 	}
-	if mirrors == 0 {
+	if migrating == 0 {
 		return s.committer.Commit(ctx, w...)
 	}
 	out := make([]driver.Outcome, len(w))
@@ -58,13 +58,13 @@ func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	return out, nil
 }
 
-// others commits what completes no mirror, with the releases of mirrors.
+// others commits the ends that complete no new key, with the releases of new keys.
 func (s *store) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	all, owner := make([]driver.Work, len(w), 2*len(w)), make([]int, len(w), 2*len(w))
 	x := split(finishes(w))
 	for i := range w {
 		all[i], owner[i] = w[i], i
-		all[i].Finish = x.primary[i]
+		all[i].Finish = x.previous[i]
 	}
 	for j, i := range x.backOf {
 		all, owner = append(all, driver.Work{Finish: x.back[j]}), append(owner, i)
@@ -76,7 +76,7 @@ func (s *store) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 	if err != nil {
 		return nil, mapped(err, owner)
 	}
-	x.givenBack(out[len(w):], out)
+	x.released(out[len(w):], out)
 	return out[:len(w)], nil
 }
 
@@ -88,7 +88,7 @@ func finishes(w []driver.Work) []driver.Finish {
 	return fs
 }
 
-// mapped names the culprit as the caller does: owner has the caller's index of every work that was sent.
+// mapped gives the culprit the caller's index: owner has it for every work that was sent.
 func mapped(err error, owner []int) error {
 	if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 && e.Index < len(owner) {
 		return &driver.ItemError{Index: owner[e.Index], Err: e.Err, Transient: e.Transient}
@@ -96,7 +96,7 @@ func mapped(err error, owner []int) error {
 	return err
 }
 
-// pairs commits completions with their mirrors.
+// pairs commits the completions of both keys.
 func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	if s.tx == nil {
 		for i := range w {
@@ -111,7 +111,7 @@ func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, e
 	if !errors.As(err, &e) || e.Index >= 0 {
 		return out, err
 	}
-	// Nobody knows whose effects were refused: one at a time.
+	// The culprit is unknown: one at a time.
 	out = make([]driver.Outcome, len(w))
 	for i := range w {
 		one, err := s.together(ctx, w[i:i+1])
@@ -126,8 +126,8 @@ func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, e
 	return out, nil
 }
 
-// together completes works and their mirrors in one transaction, which claims all records once more, each by the nonce that
-// has it: that answers whether both are still ours, and keeps others from them until the end.
+// together completes works and their new keys in one transaction. The transaction claims all records once more, each by the
+// nonce that has it. That shows whether both are still ours, and excludes other workers until the end.
 func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	claims := make([]driver.Claim, 0, 2*len(w))
 	for i := range w {
@@ -142,33 +142,33 @@ func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome
 		return nil, errors.Join(fmt.Errorf("begin the end of attempts with two keys: %w", err), rollback(ctx, tx))
 	}
 	out := make([]driver.Outcome, len(w))
-	var primaries, mirrors []driver.Work
-	var owner, mirrorOf, parked []int
+	var previous, newKeys []driver.Work
+	var owner, newOf, parked []int
 	for i := range w {
 		x := w[i]
-		p, m := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.NewKey)
-		f, mf := apart(x.Finish)
+		p, n := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.NewKey)
+		f, nf := apart(x.Finish)
 		switch x.Finish = f; {
-		case p == driver.Unknown || m == driver.Unknown:
-		case p == driver.Applied && m == driver.Applied:
-			primaries, owner = append(primaries, x), append(owner, i)
-			mirrors, mirrorOf = append(mirrors, driver.Work{Finish: *mf}), append(mirrorOf, i)
-		case p == driver.Settled && m == driver.Applied:
-			mirrors, mirrorOf = append(mirrors, driver.Work{Finish: *mf}), append(mirrorOf, i)
-		case p == driver.Settled && m == driver.Settled:
-			out[i] = driver.Applied // by a write that was not answered
+		case p == driver.Unknown || n == driver.Unknown:
+		case p == driver.Applied && n == driver.Applied:
+			previous, owner = append(previous, x), append(owner, i)
+			newKeys, newOf = append(newKeys, driver.Work{Finish: *nf}), append(newOf, i)
+		case p == driver.Settled && n == driver.Applied:
+			newKeys, newOf = append(newKeys, driver.Work{Finish: *nf}), append(newOf, i)
+		case p == driver.Settled && n == driver.Settled:
+			out[i] = driver.Applied // by a write whose outcome was unknown
 		case p == driver.Recovered:
 			parked = append(parked, i)
 		default:
 			out[i] = driver.Lost
 		}
 	}
-	if len(mirrors) == 0 {
+	if len(newKeys) == 0 {
 		err = rollback(ctx, tx)
-	} else if err = tx.Commit(ctx, append(primaries, mirrors...)...); err != nil {
-		return nil, errors.Join(mapped(err, append(owner, mirrorOf...)), rollback(ctx, tx))
+	} else if err = tx.Commit(ctx, append(previous, newKeys...)...); err != nil {
+		return nil, errors.Join(mapped(err, append(owner, newOf...)), rollback(ctx, tx))
 	}
-	for _, i := range mirrorOf {
+	for _, i := range newOf {
 		out[i] = driver.Applied
 	}
 	for _, i := range parked {
@@ -182,11 +182,11 @@ func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome
 	return out, err
 }
 
-// late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
-// the mirror is claimed before, by a nonce of its own, and completed behind it: one that was parked, too.
+// late completes an attempt whose previous key was parked meanwhile: late truth wins. No transaction claims a parked record,
+// so the new key is claimed before, with a nonce of its own, and completed afterwards. It may be parked too.
 func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
-	f, m := apart(w.Finish)
-	grants, err := s.inner.Claim(ctx, s.afresh(m.Hold.Key))
+	f, n := apart(w.Finish)
+	grants, err := s.inner.Claim(ctx, s.afresh(n.Hold.Key))
 	if err == nil && len(grants) != 1 {
 		err = errShort
 	}
@@ -198,7 +198,7 @@ func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error)
 	case grants[0].Verdict != driver.Acquired && grants[0].Verdict != driver.Parked:
 		return driver.Lost, nil
 	}
-	w.Finish, m.Hold = f, grants[0].Hold
+	w.Finish, n.Hold = f, grants[0].Hold
 	out, err := s.committer.Commit(ctx, w)
 	if err == nil && len(out) != 1 {
 		err = errShort
@@ -207,19 +207,19 @@ func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error)
 		return driver.Unknown, err
 	}
 	if !ok(out[0]) {
-		m = unstarted(m.Hold, s.o.Keep)
+		n = unstarted(n.Hold, s.o.Keep)
 	}
-	_, err = s.inner.Finish(ctx, *m)
+	_, err = s.inner.Finish(ctx, *n)
 	return out[0], err
 }
 
-// reclaim is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
+// reclaim claims a record that we hold already: it renews the lease, and its grant shows whether the record is still ours.
 func (s *store) reclaim(h *driver.Hold) driver.Claim {
 	return driver.Claim{Key: h.Key, Nonce: h.Nonce, Lease: s.o.Lease, Version: h.Version}
 }
 
-// standing is what a claim that was made again says of the attempt: Applied while it has the record, Settled when it
-// completed it, Recovered when it was parked and may still be completed, Lost, or Unknown.
+// standing is the state of an attempt by the grant of a repeated claim: Applied while it has the record, Settled if it
+// completed it, Recovered if it was parked and may still be completed, Lost, or Unknown.
 func standing(g *driver.Grant, h *driver.Hold) driver.Outcome {
 	mine := g.Hold.Token == h.Token && g.Hold.Generation == h.Generation && g.Hold.Nonce == h.Nonce
 	switch {

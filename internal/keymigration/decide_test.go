@@ -13,20 +13,19 @@ var verdicts = []driver.Verdict{
 	driver.Acquired, driver.Busy, driver.Replay, driver.Failed, driver.Parked, driver.Mismatch, driver.Stale, driver.Late, 0,
 }
 
-// table is every pair of answers: the verdict, and what is written. A row is the primary's answer, a column the mirror's, in
-// the order of verdicts; the last is one that is not known. A Acquired, B Busy, R Replay, F Failed, U Parked, M Mismatch,
-// S Stale, L Late, ? unknown. p and m are the primary and the mirror: + completed with the other's result, - returned as
-// one that did not run, ~ returned as
-// one that did no harm, ! returned with the doubt.
+// table is every pair of grants: the verdict, and what is written. A row is the previous key's grant, a column the new
+// key's, in the order of verdicts. A Acquired, B Busy, R Replay, F Failed, U Parked, M Mismatch, S Stale, L Late, ? unknown.
+// p and n are the previous and the new key: + completed with the other's result, - returned as one that did not run, ~
+// returned as one whose run had no effect, ! returned with the doubt.
 const table = `
 	A    Bp-  Rp+  Fp-  Up-  Mp-  Sp-  Lp-  ?
-	Bm-  B    B    B    B    B    B    B    ?
-	Rm+  B    R    F    U    R    R    R    ?
-	Fm~  F    F    F    F    F    F    F    ?
-	Um!  U    U    U    U    U    U    U    ?
-	Mm~  M    M    M    M    M    M    M    ?
-	Sm~  S    S    S    S    S    S    S    ?
-	Lm-  L    L    L    L    L    L    L    ?
+	Bn-  B    B    B    B    B    B    B    ?
+	Rn+  B    R    F    U    R    R    R    ?
+	Fn~  F    F    F    F    F    F    F    ?
+	Un!  U    U    U    U    U    U    U    ?
+	Mn~  M    M    M    M    M    M    M    ?
+	Sn~  S    S    S    S    S    S    S    ?
+	Ln-  L    L    L    L    L    L    L    ?
 	?    ?    ?    ?    ?    ?    ?    ?    ?
 `
 
@@ -34,7 +33,7 @@ func grantOf(v driver.Verdict, who string, token uint64) driver.Grant {
 	g := driver.Grant{Verdict: v, Hold: driver.Hold{Key: driver.Key{Raw: who}, Token: token, Nonce: driver.Nonce{1}}}
 	switch v {
 	case 0:
-		g.Err = errors.New("no answer")
+		g.Err = errors.New("no response")
 	case driver.Replay:
 		g.Result = []byte(who)
 	}
@@ -54,7 +53,7 @@ func cellOf(g driver.Grant, end *driver.Finish) string {
 	}
 	s += end.Hold.Key.Raw
 	switch {
-	case end.Final == driver.Complete && string(end.Result) == map[string]string{"p": "m", "m": "p"}[end.Hold.Key.Raw]:
+	case end.Final == driver.Complete && string(end.Result) == map[string]string{"p": "n", "n": "p"}[end.Hold.Key.Raw]:
 		return s + "+"
 	case end.Final == driver.Release && end.Ran == driver.Unstarted && !end.Refund:
 		return s + "-"
@@ -66,7 +65,7 @@ func cellOf(g driver.Grant, end *driver.Finish) string {
 	return s + " " + end.Final.String()
 }
 
-// TestPairs is the table of all pairs of answers.
+// TestPairs is the table of all pairs of grants.
 func TestPairs(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if len(lines) != len(verdicts) {
@@ -74,61 +73,61 @@ func TestPairs(t *testing.T) {
 	}
 	for i, pv := range verdicts {
 		cells := strings.Fields(lines[i])
-		for j, mv := range verdicts {
-			g, end := decide(grantOf(pv, "p", 7), grantOf(mv, "m", 9), time.Hour)
+		for j, nv := range verdicts {
+			g, end := decide(grantOf(pv, "p", 7), grantOf(nv, "n", 9), time.Hour)
 			if got := cellOf(g, end); got != cells[j] {
-				t.Errorf("primary %v, mirror %v: %s, the table says %s", pv, mv, got, cells[j])
+				t.Errorf("previous key %v, new key %v: %s, the table says %s", pv, nv, got, cells[j])
 			}
-			if end != nil && (end.Keep != time.Hour || end.Hold.Token != map[string]uint64{"p": 7, "m": 9}[end.Hold.Key.Raw]) {
-				t.Errorf("primary %v, mirror %v: writes %+v", pv, mv, end)
+			if end != nil && (end.Keep != time.Hour || end.Hold.Token != map[string]uint64{"p": 7, "n": 9}[end.Hold.Key.Raw]) {
+				t.Errorf("previous key %v, new key %v: writes %+v", pv, nv, end)
 			}
-			if held := g.Hold.NewKey != nil; held != (pv == driver.Acquired && mv == driver.Acquired) {
-				t.Errorf("primary %v, mirror %v: the grant has a mirror: %v", pv, mv, held)
+			if held := g.Hold.NewKey != nil; held != (pv == driver.Acquired && nv == driver.Acquired) {
+				t.Errorf("previous key %v, new key %v: the grant has a new key: %v", pv, nv, held)
 			}
 		}
 	}
 }
 
-// TestBoth tells what is known of a key that both records know something of.
+// TestBoth: the grant of both records has what either knows.
 func TestBoth(t *testing.T) {
 	p := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}, Attempt: 2, Failures: 1}
-	m := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}, Failures: 3, Takeovers: 2,
+	n := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "n"}, Token: 9}, Failures: 3, Takeovers: 2,
 		Uncertainty: 1, Unknown: true, Redelivery: true}
-	g := both(p, m)
+	g := both(p, n)
 	if g.Hold.Token != 7 || g.Hold.NewKey == nil || g.Hold.NewKey.Token != 9 || g.Attempt != 2 {
-		t.Errorf("%+v: wanted the primary's attempt with the mirror's hold", g)
+		t.Errorf("%+v: wanted the previous key's attempt with the new key's hold", g)
 	}
 	if g.Failures != 3 || g.Takeovers != 2 || g.Uncertainty != 1 || !g.Redelivery {
-		t.Errorf("%+v: what the mirror alone counts is forgotten", g)
+		t.Errorf("%+v: what the new key alone counts is forgotten", g)
 	}
 	for _, c := range []struct {
-		primary, mirror driver.Takeover
-		unknown         bool
+		previous, newKey driver.Takeover
+		unknown          bool
 	}{
 		{driver.Resume, driver.Resume, true},
-		{driver.Once, driver.Resume, false}, // no worker ran it by the mirror alone: the primary knows of every run
+		{driver.Once, driver.Resume, false}, // no worker ran it by the new key alone: the previous key knows of every run
 		{driver.Once, driver.Once, true},
 		{driver.Probe, driver.Once, true},
 		{driver.Resume, driver.Probe, true},
 	} {
-		p.Takeover, m.Takeover = c.primary, c.mirror
-		if g := both(p, m); g.Unknown != c.unknown || g.Takeover != max(c.primary, c.mirror) {
-			t.Errorf("doubt of a mirror under %v, primary under %v: unknown %v, policy %v", c.mirror, c.primary, g.Unknown, g.Takeover)
+		p.Takeover, n.Takeover = c.previous, c.newKey
+		if g := both(p, n); g.Unknown != c.unknown || g.Takeover != max(c.previous, c.newKey) {
+			t.Errorf("doubt of a new key under %v, previous key under %v: unknown %v, policy %v", c.newKey, c.previous, g.Unknown, g.Takeover)
 		}
 	}
-	p.Unknown, m.Unknown = true, false
-	if !both(p, m).Unknown {
-		t.Error("the primary's doubt is forgotten")
+	p.Unknown, n.Unknown = true, false
+	if !both(p, n).Unknown {
+		t.Error("the previous key's doubt is forgotten")
 	}
 }
 
-// TestApart tells what becomes of a mirror at the end of an attempt.
+// TestApart: the end of the new key for each end of an attempt.
 func TestApart(t *testing.T) {
-	m := driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}
+	n := driver.Hold{Key: driver.Key{Raw: "n"}, Token: 9}
 	for _, c := range []struct {
 		name string
 		end  driver.Finish
-		want driver.Finish // of the mirror
+		want driver.Finish // of the new key
 	}{
 		{"completed", driver.Finish{Final: driver.Complete, Result: []byte("r")}, driver.Finish{Final: driver.Complete, Result: []byte("r")}},
 		{"to be retried", driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, RetryAfter: time.Minute, Reason: "x"},
@@ -145,14 +144,14 @@ func TestApart(t *testing.T) {
 		f := c.end
 		f.Keep, f.Hold = time.Hour, driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}
 		alone := f
-		f.Hold.NewKey = &m
+		f.Hold.NewKey = &n
 		p, got := apart(f)
-		c.want.Keep, c.want.Hold = time.Hour, m
+		c.want.Keep, c.want.Hold = time.Hour, n
 		if !same(p, alone) || got == nil || !same(*got, c.want) {
-			t.Errorf("%s: primary %+v, mirror %+v, wanted %+v", c.name, p, got, c.want)
+			t.Errorf("%s: previous key %+v, new key %+v, wanted %+v", c.name, p, got, c.want)
 		}
 		if p, got := apart(alone); got != nil || !same(p, alone) {
-			t.Errorf("%s without a mirror: %+v, %+v", c.name, p, got)
+			t.Errorf("%s without a new key: %+v, %+v", c.name, p, got)
 		}
 	}
 }
@@ -163,7 +162,7 @@ func same(a, b driver.Finish) bool {
 		a.RetryAfter == b.RetryAfter && a.Reason == b.Reason && a.Compensated == b.Compensated
 }
 
-// TestPlan keeps the keys of one call distinct: who meets another's key waits, whichever of the two it is.
+// TestPlan: the keys of one call are distinct. A claim that shares a key with another waits, whichever of its two it is.
 func TestPlan(t *testing.T) {
 	k := func(raw string) driver.Key { return driver.Key{Consumer: "c", Raw: raw} }
 	claims := []driver.Claim{
@@ -179,7 +178,7 @@ func TestPlan(t *testing.T) {
 	for _, c := range p.asks {
 		asked = append(asked, c.Key.Raw+":"+c.Takeover.String())
 		if c.NewKey != (driver.Key{}) {
-			t.Errorf("the store would see the mirror of %v", c.Key)
+			t.Errorf("the store would see the new key of %v", c.Key)
 		}
 	}
 	if got := strings.Join(asked, " "); got != "a:once d:resume e:resume n:resume o:resume" {
@@ -192,7 +191,7 @@ func TestPlan(t *testing.T) {
 	for i, want := range []driver.Verdict{
 		driver.Acquired, driver.Busy, driver.Busy, driver.Busy, driver.Acquired, driver.Acquired,
 	} {
-		g, end := p.answer(i, &claims[i], grants, time.Hour)
+		g, end := p.grant(i, &claims[i], grants, time.Hour)
 		if g.Verdict != want || end != nil || want == driver.Busy && (g.Wait <= 0 || g.Hold.Key != claims[i].Key) {
 			t.Errorf("claim %d: %+v, wanted %v", i, g, want)
 		}

@@ -1,9 +1,9 @@
 // Package keymigration claims a message under two keys while the recipe of its key changes (docs/adr/0014).
 //
-// The primary identity is the one of before: workers of the old version know no other. The mirror is the new one, which
-// alone will be left. A worker that knows both runs a message only while it holds both records, so it excludes workers
-// that know either; and it ends them so that the mirror is COMPLETED only when the primary is, and a delivery is acked
-// only when both are terminal. Handlers, downstreams and dead letters see the primary.
+// Workers with the old recipe know the previous key only. After the migration only the new key is left. A worker that knows
+// both runs a message only while it holds both records, so it excludes workers that know either key. It completes the new
+// key's record only after the previous key's, and acks a delivery only when both are terminal. Handlers, downstreams and
+// dead letters see the previous key.
 //
-// [New] wraps a store. Claims and holds without a mirror pass as they are.
+// [New] wraps a store. Claims and holds without a new key pass unchanged.
 package keymigration

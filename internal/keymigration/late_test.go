@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestFM41_LateBesideAcquired: of two identities one is EXPIRED and the other is new. The message is late, and the new record is
-// released as one whose run never started, in a transaction, too.
+// TestFM41_LateBesideAcquired: one of two keys is EXPIRED and the other is new. The message is late, and the new record is
+// released as one whose run never started, in a transaction too.
 func TestFM41_LateBesideAcquired(t *testing.T) {
 	ctx := context.Background()
 	for _, inTx := range []bool{false, true} {

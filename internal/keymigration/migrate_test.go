@@ -20,7 +20,7 @@ func migrate(w *world) []string {
 	} {
 		w.staff(phase.fleets...)
 		w.add(1)
-		w.play(60)
+		w.run(60)
 		if phase.horizon {
 			w.settle()
 		}
@@ -46,8 +46,8 @@ func honest(s txStore) txStore {
 	return both
 }
 
-// TestMigrations changes keys among crashes, pauses, lost answers and late requests: every effect happens once, nothing is
-// acked that is not done, and whoever runs after an interrupted run is told.
+// TestMigrations changes keys among crashes, pauses, lost responses and late requests: every effect happens once, no
+// message is acked before it is done, and a run after an interrupted run knows of it.
 func TestMigrations(t *testing.T) {
 	n := uint64(3000)
 	if testing.Short() {
@@ -58,7 +58,7 @@ func TestMigrations(t *testing.T) {
 			for i := range n + 1 {
 				seed := i
 				if i == n {
-					seed = 4277 // the mirror is taken over by who dies, and the first run completes its primary late
+					seed = 4277 // a worker that crashes takes the new key over, and the first run completes the previous key late
 				}
 				if faults := migrate(newWorld(seed, m, honest)); len(faults) > 0 {
 					t.Fatalf("seed %d: %v", seed, faults)
@@ -68,7 +68,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong, and whoever is left.
+// TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong.
 func TestMigrationsOnce(t *testing.T) {
 	n := uint64(5000)
 	if testing.Short() {
@@ -76,7 +76,7 @@ func TestMigrationsOnce(t *testing.T) {
 	}
 	for seed := range n {
 		w := newWorld(seed, outside, honest)
-		w.policy, w.harm = driver.Once, true // a late completion of a parked key is acked whatever its mirror is
+		w.policy, w.harm = driver.Once, true // a late completion of a parked key is acked whatever the state of its new key
 		if faults := migrate(w); len(faults) > 0 {
 			t.Fatalf("seed %d: %v", seed, faults)
 		}

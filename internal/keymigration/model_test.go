@@ -36,8 +36,8 @@ const (
 
 func (m manner) String() string { return [...]string{"outside", "collected", "in the transaction"}[m] }
 
-// act is one message: what it is for must happen once.
-type act struct {
+// message is one message. Its effect must happen once.
+type message struct {
 	previous, key driver.Key
 	outside       int  // effects outside
 	open          int  // of these, effects of runs whose end is not known to be recorded
@@ -45,20 +45,20 @@ type act struct {
 	acked         bool
 }
 
-// world is old and new workers on one store, with everything that goes wrong.
+// world has old and new workers on one store, and everything that can go wrong.
 type world struct {
-	rng     *rand.Rand
-	db      *memory.DB
-	clock   *clock
-	wire    *wire
-	manner  manner
-	policy  driver.Takeover
-	acts    []*act
-	workers []*worker
-	wrap    func(txStore) txStore // what workers that know both recipes claim by
-	calm    bool                  // nobody dies, and no lease ends
-	harm    bool                  // only what went wrong counts, not what could
-	faults  []string
+	rng      *rand.Rand
+	db       *memory.DB
+	clock    *clock
+	wire     *wire
+	manner   manner
+	policy   driver.Takeover
+	messages []*message
+	workers  []*worker
+	wrap     func(txStore) txStore // the store of workers that know both recipes
+	quiet    bool                  // no worker crashes, and no lease ends
+	harm     bool                  // only real harm counts, not what could cause it
+	faults   []string
 }
 
 // worker is one process. A crash makes it forget everything.
@@ -67,7 +67,7 @@ type worker struct {
 	fleet  fleet
 	store  txStore
 	step   func() // nil: idle
-	on     *act
+	on     *message
 	claim  driver.Claim
 	hold   driver.Hold
 	until  time.Time // its lease, as it believes
@@ -77,7 +77,7 @@ type worker struct {
 }
 
 func newWorld(seed uint64, m manner, wrap func(txStore) txStore) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 42)), manner: m, wrap: wrap, calm: seed%3 == 0}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 42)), manner: m, wrap: wrap, quiet: seed%3 == 0}
 	w.policy = []driver.Takeover{driver.Resume, driver.Probe}[seed%2]
 	w.db, w.clock = openDB()
 	w.wire = &wire{Store: w.db.Store(), rng: w.rng}
@@ -92,14 +92,14 @@ func (w *world) wrong(format string, args ...any) {
 
 func (w *world) add(n int) {
 	for range n {
-		id := strconv.Itoa(len(w.acts))
-		w.acts = append(w.acts, &act{
-			previous: driver.Key{Consumer: "orders-v1", Raw: "former-" + id}, key: driver.Key{Consumer: "orders", Raw: "new-" + id},
+		id := strconv.Itoa(len(w.messages))
+		w.messages = append(w.messages, &message{
+			previous: driver.Key{Consumer: "orders-v1", Raw: "previous-" + id}, key: driver.Key{Consumer: "orders", Raw: "new-" + id},
 		})
 	}
 }
 
-// staff replaces the workers; those of before are gone as crashed ones are.
+// staff replaces the workers. The previous ones crash.
 func (w *world) staff(fleets ...fleet) {
 	for _, x := range w.workers {
 		x.crash()
@@ -114,13 +114,13 @@ func (w *world) staff(fleets ...fleet) {
 	}
 }
 
-// play lets things happen in any order.
-func (w *world) play(steps int) {
-	w.wire.bad = !w.calm
+// run lets things happen in any order.
+func (w *world) run(steps int) {
+	w.wire.bad = !w.quiet
 	for range steps {
 		x := w.workers[w.rng.IntN(len(w.workers))]
 		switch n := w.rng.IntN(100); {
-		case w.calm || n < 82:
+		case w.quiet || n < 82:
 			x.next()
 		case n < 88:
 			w.wire.arrive()
@@ -135,7 +135,7 @@ func (w *world) play(steps int) {
 	}
 }
 
-// settle is a horizon: nothing goes wrong any more, and every message comes until all workers answer that it is done.
+// settle is a horizon: nothing goes wrong anymore, and every message is redelivered until all workers ack it.
 func (w *world) settle() {
 	w.wire.bad = false
 	for _, x := range w.workers {
@@ -144,7 +144,7 @@ func (w *world) settle() {
 	for len(w.wire.late) > 0 {
 		w.wire.arrive()
 	}
-	for _, a := range w.acts {
+	for _, a := range w.messages {
 		a.acked = false
 		for n := 0; !a.acked && n < 40; n++ {
 			w.clock.advance(modelLease + time.Second)
@@ -158,13 +158,13 @@ func (w *world) settle() {
 		if !a.acked {
 			w.wrong("%s is never acked", a.key.Raw)
 		}
-		if n := w.effects(a); n < 1 && w.policy != driver.Once || w.calm && n > 1+a.open { // open: settle and staff interrupt workers in calm weather too
+		if n := w.effects(a); n < 1 && w.policy != driver.Once || w.quiet && n > 1+a.open { // open: settle and staff interrupt workers in quiet worlds too
 			w.wrong("%s took effect %d times", a.key.Raw, n)
 		}
 	}
 }
 
-func (w *world) effects(a *act) int {
+func (w *world) effects(a *message) int {
 	n := a.outside
 	for _, r := range w.db.Store().Tables().Rows("ledger") {
 		if r.Value == a.key.Raw {
@@ -179,9 +179,9 @@ func (w *world) state(k driver.Key) driver.State {
 	return r.State
 }
 
-// check looks at what has to be true at every moment.
+// check checks what has to be true at every moment.
 func (w *world) check() {
-	for _, a := range w.acts {
+	for _, a := range w.messages {
 		n := w.effects(a)
 		if w.policy == driver.Once && n > 1 {
 			w.wrong("%s took effect %d times, and was to run once", a.key.Raw, n)
@@ -195,7 +195,7 @@ func (w *world) check() {
 	}
 }
 
-// crash ends a process: what it had open ends with its connections.
+// crash ends a process. Its open transaction ends with its connections.
 func (x *worker) crash() {
 	if x.tx != nil {
 		_ = x.tx.Rollback(context.Background())
@@ -208,13 +208,13 @@ func (x *worker) crash() {
 
 func (x *worker) next() {
 	if x.step == nil {
-		x.take(x.w.acts[x.w.rng.IntN(len(x.w.acts))])
+		x.take(x.w.messages[x.w.rng.IntN(len(x.w.messages))])
 	}
 	x.step()
 }
 
 // take gets a delivery of a message.
-func (x *worker) take(a *act) {
+func (x *worker) take(a *message) {
 	*x = worker{w: x.w, fleet: x.fleet, store: x.store, on: a}
 	x.claim = driver.Claim{Key: a.key, Lease: modelLease, Takeover: x.w.policy, DeliveryID: "d"}
 	switch x.fleet {
@@ -251,13 +251,13 @@ func (x *worker) claims() {
 	switch g.Verdict {
 	case driver.Acquired:
 		x.hold, x.until, x.step = g.Hold, sent.Add(modelLease-time.Second), x.runs
-		if x.w.policy == driver.Once && g.Unknown { // nobody runs it any more
+		if x.w.policy == driver.Once && g.Unknown { // it is not run again
 			x.finish = driver.Finish{Hold: x.hold, Final: driver.Park, Keep: modelKeep}
 			x.step = x.ends
 			return
 		}
 		if x.on.doubt && !g.Unknown && x.w.manner == outside {
-			x.w.wrong("%s is run again after an interrupted run, and nobody is told", x.on.key.Raw)
+			x.w.wrong("%s is run again after an interrupted run, and the run does not know", x.on.key.Raw)
 		}
 		return
 	case driver.Replay:
@@ -271,7 +271,7 @@ func (x *worker) claims() {
 	*x = worker{w: x.w, fleet: x.fleet, store: x.store}
 }
 
-// acks lets the broker forget the message: both records have to be terminal for who knows both.
+// acks acks the message: both records have to be terminal for a worker that knows both keys.
 func (x *worker) acks() {
 	if x.on.acked = true; x.w.harm {
 		return
@@ -287,7 +287,7 @@ func (x *worker) acks() {
 // runs is the handler: it has its effect, or fails, or is still at work.
 func (x *worker) runs() {
 	if !x.w.now().Before(x.until) {
-		x.crash() // its lease is over by its own clock: it stops, and writes nothing
+		x.crash() // its lease has ended by its own clock: it stops, and writes nothing
 		return
 	}
 	x.finish = driver.Finish{Hold: x.hold, Final: driver.Complete, Keep: modelKeep, Result: []byte("r")}
@@ -308,7 +308,7 @@ func (x *worker) runs() {
 		x.ran = true
 		x.on.outside++
 		x.on.open++
-		if n == 2 && !x.w.calm {
+		if n == 2 && !x.w.quiet {
 			x.finish = driver.Finish{Hold: x.hold, Final: driver.Release, Ran: driver.MaybeApplied, Keep: modelKeep}
 			if x.w.policy == driver.Once {
 				x.finish = driver.Finish{Hold: x.hold, Final: driver.Park, Keep: modelKeep}
@@ -331,7 +331,7 @@ func (x *worker) ends() {
 		err = x.tx.Commit(context.Background(), work)
 		out = []driver.Outcome{driver.Applied}
 		if x.tx = nil; err != nil {
-			x.step = x.claims // the same claim tells
+			x.step = x.claims // the same claim shows
 			return
 		}
 	case x.w.manner == collected && complete:
@@ -355,7 +355,7 @@ func (x *worker) ends() {
 	}
 	if x.finish.Final == driver.Complete {
 		if x.ran && x.w.now().Before(x.until) {
-			x.on.open-- // else another may have taken the mirror over, run with the doubt, and completed it
+			x.on.open-- // else another may have taken the new key over, run with the doubt, and completed it
 		}
 		x.acks()
 	} else if x.ran {

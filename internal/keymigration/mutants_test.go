@@ -16,7 +16,7 @@ type mutant struct {
 	claim   func(x *mutant, c driver.Claim) (driver.Grant, error)
 	finish  func(x *mutant, f driver.Finish) (driver.Outcome, error)
 	commit  func(x *mutant, w driver.Work) (driver.Outcome, error)
-	early   bool // found by what is acked: its harm is a run in doubt more, after the change is over
+	early   bool // found by what is acked: its harm, one more run in doubt, comes after the migration
 }
 
 func (x *mutant) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
@@ -89,9 +89,9 @@ func stateOf(s driver.Store, k driver.Key) driver.Record {
 	}
 }
 
-// written completes a mirror that nobody held.
+// written completes a new key that no attempt held.
 func written(x *mutant, p driver.Hold) {
-	k := driver.Key{Consumer: "orders", Raw: "new-" + p.Key.Raw[len("former-"):]}
+	k := driver.Key{Consumer: "orders", Raw: "new-" + p.Key.Raw[len("previous-"):]}
 	c := driver.Claim{Key: k, Lease: modelLease}
 	_, _ = rand.Read(c.Nonce[:])
 	if g, err := one(x.inner, c); err == nil && g.Verdict == driver.Acquired {
@@ -100,10 +100,10 @@ func written(x *mutant, p driver.Hold) {
 }
 
 var mutants = map[string]mutant{
-	"the mirror is not claimed": {
+	"the new key is not claimed": {
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) { return one(x.inner, alone(c)) },
 	},
-	"the mirror is looked at, not claimed": {
+	"the new key is looked at, not claimed": {
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
 			if stateOf(x.inner, c.NewKey).State == driver.Completed && stateOf(x.inner, c.Key).State != driver.InProgress {
 				return driver.Grant{Verdict: driver.Replay}, nil
@@ -125,7 +125,7 @@ var mutants = map[string]mutant{
 			return o, err
 		},
 	},
-	"a duplicate is acked while the mirror is open": {
+	"a duplicate is acked while the new key is open": {
 		early: true,
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
 			g, err := one(x.txStore, c)
@@ -135,7 +135,7 @@ var mutants = map[string]mutant{
 			return g, err
 		},
 	},
-	"the mirror is completed before the effect": {
+	"the new key is completed before the effect": {
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
 			g, err := one(x.txStore, c)
 			if err == nil && g.Err == nil && g.Verdict == driver.Acquired {
@@ -144,7 +144,7 @@ var mutants = map[string]mutant{
 			return g, err
 		},
 	},
-	"the primary alone decides": {
+	"the previous key alone decides": {
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
 			g, err := one(x.inner, alone(c))
 			if err != nil || g.Verdict != driver.Acquired {
@@ -170,7 +170,7 @@ var mutants = map[string]mutant{
 			return o[0], nil
 		},
 	},
-	"a mirror is returned without the doubt": {
+	"the new key is returned without the doubt": {
 		finish: func(x *mutant, f driver.Finish) (driver.Outcome, error) {
 			if f.Final != driver.Release {
 				return end(x.txStore, f)
@@ -198,7 +198,7 @@ var mutants = map[string]mutant{
 }
 
 // TestMutants plants mistakes in what workers of both recipes do. The model has to find each by the harm that it does, an
-// effect too many or too few, or a doubt that is kept from who runs next; one by what it acks.
+// effect too many or too few, or a doubt that the next run does not know; one by what it acks.
 func TestMutants(t *testing.T) {
 	for name, planted := range mutants {
 		t.Run(name, func(t *testing.T) {

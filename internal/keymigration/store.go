@@ -10,16 +10,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Options are what the ends of an attempt say, for those that this package writes by itself.
+// Options has the values of the claims and ends that this package writes by itself.
 type Options struct {
 	// Keep is how long records are kept; Lease is how long a claim lasts.
 	Keep, Lease time.Duration
 }
 
-var errShort = errors.New("store answered fewer items than it was asked")
+var errShort = errors.New("store returned fewer items than it was asked for")
 
-// New wraps a store: [driver.As] finds a Committer and a Transactor where inner is one; other interfaces that write are to be
-// asked of inner. Completions that commit with effects, messages or acks need a Transactor: see [Together].
+// New wraps a store. [driver.As] finds a Committer and a Transactor if inner is one. Ask inner for other interfaces that
+// write. Completions that commit with effects, messages or acks need a Transactor: see [Together].
 func New(inner driver.Store, o Options) driver.Store {
 	s := &store{inner: inner, o: o}
 	s.committer, _ = driver.As[driver.Committer](inner)
@@ -27,7 +27,7 @@ func New(inner driver.Store, o Options) driver.Store {
 	return s
 }
 
-// Together reports that a store can complete two records and what goes with them in one write, all of it or nothing.
+// Together reports that a store can complete two records, with effects, messages and acks, in one atomic write.
 func Together(s driver.Store) bool {
 	_, yes := driver.As[driver.Transactor](s)
 	return yes
@@ -46,10 +46,10 @@ func (s *store) Unwrap() any { return s.inner }
 // Features is the store's.
 func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }
 
-// Claim asks for both records of every claim in one round trip. A claim is Acquired when both are. What was acquired for
-// nothing is ended by a second one; until that is answered the verdict is unknown.
+// Claim asks for both records of every claim in one round trip. A claim is Acquired when both are. A second round trip ends
+// the records that were acquired for nothing. Until that succeeds the verdict is unknown.
 func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	if !anyMirrored(c) {
+	if !anyMigrating(c) {
 		return s.inner.Claim(ctx, c...)
 	}
 	p := planOf(c)
@@ -65,7 +65,7 @@ func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	var of []int
 	for i := range c {
 		var end *driver.Finish
-		if out[i], end = p.answer(i, &c[i], grants, s.o.Keep); end != nil {
+		if out[i], end = p.grant(i, &c[i], grants, s.o.Keep); end != nil {
 			ends, of = append(ends, *end), append(of, i)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	return out, nil
 }
 
-// settle ends what was acquired for nothing. A claim whose end is not known to be written is unknown itself: it is
+// settle ends the records that were acquired for nothing. If the outcome of that write is unknown, so is the claim: it is
 // repeated with the same nonce, finds what is left of it, and is decided again.
 func (s *store) settle(ctx context.Context, ends []driver.Finish, of []int, out []driver.Grant) {
 	done, err := s.inner.Finish(ctx, ends...)
@@ -93,7 +93,7 @@ func (s *store) settle(ctx context.Context, ends []driver.Finish, of []int, out 
 	}
 }
 
-func anyMirrored(c []driver.Claim) bool {
+func anyMigrating(c []driver.Claim) bool {
 	for i := range c {
 		if c[i].NewKey != (driver.Key{}) {
 			return true
@@ -102,7 +102,7 @@ func anyMirrored(c []driver.Claim) bool {
 	return false
 }
 
-// Extend renews both leases of an attempt. It is Lost when one of them is, unless the primary is completed already.
+// Extend renews both leases of an attempt. It is Lost when one of them is, unless the previous key is completed already.
 func (s *store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	all := make([]driver.Hold, len(h), 2*len(h))
 	for i := range h {
@@ -129,71 +129,72 @@ func (s *store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 		if h[i].NewKey == nil {
 			continue
 		}
-		if m := out[at]; out[i] == driver.Applied && (m == driver.Lost || m == driver.Unknown) {
-			out[i] = m
+		if n := out[at]; out[i] == driver.Applied && (n == driver.Lost || n == driver.Unknown) {
+			out[i] = n
 		}
 		at++
 	}
 	return out[:len(h)], nil
 }
 
-// Finish ends attempts. A mirror is completed after its primary, in a round trip of its own: who lost the primary writes no
-// completion. Releases of mirrors go with their primaries. The outcome is Applied only when both are: Unknown otherwise,
-// to be repeated, or Lost, when another attempt has the mirror: a redelivery finds the primary, and waits for the mirror.
+// Finish ends attempts. A new key is completed after its previous key, in a round trip of its own: a worker that lost the
+// previous key completes neither. Releases of new keys go with those of their previous keys. The outcome is Applied only if
+// both are. Otherwise it is Unknown, to be repeated, or Lost, if another attempt has the new key: a redelivery finds the
+// previous key, and waits for the new one.
 func (s *store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	x := split(f)
-	if x.mirrors == 0 {
+	if x.newKeys == 0 {
 		return s.inner.Finish(ctx, f...)
 	}
-	out, err := s.inner.Finish(ctx, append(x.primary, x.back...)...)
+	out, err := s.inner.Finish(ctx, append(x.previous, x.back...)...)
 	if err == nil && len(out) != len(f)+len(x.back) {
 		err = errShort
 	}
 	if err != nil {
 		return nil, fmt.Errorf("end attempts with two keys: %w", err)
 	}
-	x.givenBack(out[len(f):], out)
+	x.released(out[len(f):], out)
 	out = out[:len(f)]
 	return out, s.complete(ctx, &x, out)
 }
 
-// parts are ends of attempts, taken apart.
+// parts has the ends of attempts, split by key.
 type parts struct {
-	primary []driver.Finish // all, in their order
-	// back are the mirrors that are returned, done those that are completed; the indexes are those of their primaries.
+	previous []driver.Finish // all, in their order
+	// back has the new keys that are returned, done those that are completed. The indexes are those of their previous keys.
 	back, done     []driver.Finish
 	backOf, doneOf []int
-	mirrors        int
+	newKeys        int
 }
 
 func split(f []driver.Finish) parts {
-	x := parts{primary: make([]driver.Finish, len(f), 2*len(f))}
+	x := parts{previous: make([]driver.Finish, len(f), 2*len(f))}
 	for i := range f {
-		var m *driver.Finish
-		x.primary[i], m = apart(f[i])
+		var n *driver.Finish
+		x.previous[i], n = apart(f[i])
 		switch {
-		case m == nil:
+		case n == nil:
 			continue
-		case m.Final == driver.Complete:
-			x.done, x.doneOf = append(x.done, *m), append(x.doneOf, i)
+		case n.Final == driver.Complete:
+			x.done, x.doneOf = append(x.done, *n), append(x.doneOf, i)
 		default:
-			x.back, x.backOf = append(x.back, *m), append(x.backOf, i)
+			x.back, x.backOf = append(x.back, *n), append(x.backOf, i)
 		}
-		x.mirrors++
+		x.newKeys++
 	}
 	return x
 }
 
-// givenBack makes an end unknown whose mirror's release is. A mirror that another attempt has is returned already.
-func (x *parts) givenBack(mirrors, out []driver.Outcome) {
+// released makes an end unknown if the release of its new key is. A new key that another attempt has is returned already.
+func (x *parts) released(newKeys, out []driver.Outcome) {
 	for j, i := range x.backOf {
-		if mirrors[j] == driver.Unknown {
+		if newKeys[j] == driver.Unknown {
 			out[i] = driver.Unknown
 		}
 	}
 }
 
-// complete completes the mirrors whose primaries are completed.
+// complete completes the new keys whose previous keys are completed.
 func (s *store) complete(ctx context.Context, x *parts, out []driver.Outcome) error {
 	var fs []driver.Finish
 	var at []int
@@ -227,9 +228,9 @@ func (s *store) complete(ctx context.Context, x *parts, out []driver.Outcome) er
 	return s.again(ctx, lost, lostAt, out)
 }
 
-// again completes mirrors that were lost while their primaries were not: somebody took them over, and found the primary
-// held or parked. One that is held by another attempt makes the end Lost: no ack, so that a redelivery comes for it. A
-// primary that was parked was acked by who parked it: nothing comes any more, and its late completion stands.
+// again completes new keys that were lost while their previous keys were not: another worker took them over, and found the
+// previous key held or parked. If another attempt holds the new key the end is Lost: no ack, so that it is redelivered. The
+// message of a parked previous key was acked when it was parked: it is not redelivered, and its late completion stands.
 func (s *store) again(ctx context.Context, lost []driver.Finish, at []int, out []driver.Outcome) error {
 	if len(lost) == 0 {
 		return nil
@@ -259,7 +260,7 @@ func (s *store) again(ctx context.Context, lost []driver.Finish, at []int, out [
 		return err
 	}
 	done, err := s.inner.Finish(ctx, fs...)
-	for j, i := range fsAt { // what is not answered is claimed and completed by the repetition
+	for j, i := range fsAt { // the repetition claims and completes those without an outcome
 		if err != nil || j >= len(done) || !ok(done[j]) {
 			out[i] = driver.Unknown
 		}
@@ -267,9 +268,9 @@ func (s *store) again(ctx context.Context, lost []driver.Finish, at []int, out [
 	return err
 }
 
-// afresh claims a mirror for an attempt that lost it, and is to complete it. Nobody may run it when that does not come about.
-func (s *store) afresh(mirror driver.Key) driver.Claim {
-	c := driver.Claim{Key: mirror, Lease: s.o.Lease, Takeover: driver.Once}
+// afresh claims a new key for an attempt that lost it, and is to complete it. If the completion fails, no worker may run it.
+func (s *store) afresh(newKey driver.Key) driver.Claim {
+	c := driver.Claim{Key: newKey, Lease: s.o.Lease, Takeover: driver.Once}
 	_, _ = rand.Read(c.Nonce[:]) // never fails
 	return c
 }

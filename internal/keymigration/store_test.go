@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// pairOf claims a key with its mirror.
+// pairOf claims a key with its new key.
 func pairOf(t *testing.T, s driver.Store, raw string, nonce byte) driver.Grant {
 	t.Helper()
 	g, err := s.Claim(context.Background(), driver.Claim{
@@ -22,7 +22,7 @@ func pairOf(t *testing.T, s driver.Store, raw string, nonce byte) driver.Grant {
 	return g[0]
 }
 
-// TestExtendNeedsBoth: who lost one of its records stops.
+// TestExtendNeedsBoth: a worker that lost one of its records stops.
 func TestExtendNeedsBoth(t *testing.T) {
 	for _, other := range []string{"old", "new"} {
 		db, clock := openDB()
@@ -74,9 +74,9 @@ func (x *blamedTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return x.Tx.Commit(ctx, w...)
 }
 
-// TestCommitNamesTheCulprit by the caller's index, also where the transaction cannot tell whose effects it was.
+// TestCommitNamesTheCulprit: by the caller's index, also if the transaction does not know the culprit.
 func TestCommitNamesTheCulprit(t *testing.T) {
-	for name, index := range map[string]int{"named": 0, "nobody knows": -1} {
+	for name, index := range map[string]int{"named": 0, "unknown": -1} {
 		db, _ := openDB()
 		s := honest(&blamed{db.Store(), index})
 		var works []driver.Work

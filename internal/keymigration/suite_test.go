@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// clock is a store's clock that moves when it is told to.
+// clock is a store's clock that moves only by advance.
 type clock struct {
 	at atomic.Int64
 	db *memory.DB
@@ -31,12 +31,12 @@ func openDB() (*memory.DB, *clock) {
 	return c.db, c
 }
 
-// stepped is the one answer that differs: a parked key was completed after all, its mirror had been returned, and then the
-// clock stepped back to before that. The mirror is not due until the clock is where it was, and the duplicate waits so long.
+// stepped is the one result that differs: a parked key was completed after all, its new key had been returned, and then the
+// clock stepped back to before that. The new key is not due until the clock is where it was, and the duplicate waits for it.
 var stepped = regexp.MustCompile(`^FM43 .*: (taken over|taken over, expired|taken over by once|uncertain), under \w+: ` +
 	`complete, my token, own nonce true: Claim: |^FM43 [^:]*: and (\d+) more$`)
 
-// TestStoreSuite runs the conformance suite with a mirror behind every key: two records answer as one does.
+// TestStoreSuite runs the conformance suite with a new key behind every key: two records behave as one.
 func TestStoreSuite(t *testing.T) {
 	failures := semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 		db, clock := openDB()
@@ -51,7 +51,7 @@ func TestStoreSuite(t *testing.T) {
 			continue
 		}
 		if n, _ := strconv.Atoi(m[2]); n > 60 {
-			t.Errorf("%s: these are too many for the one answer that differs", f)
+			t.Errorf("%s: these are too many for the one result that differs", f)
 		}
 	}
 }

@@ -13,11 +13,12 @@ func (s *store) OffersTx(handle any) bool { return s.tx.OffersTx(handle) }
 // beginRounds bounds how often a transaction is begun anew because others completed what it claimed.
 const beginRounds = 8
 
-// Begin opens a transaction that holds both records of every claim it acquires. A record that was acquired beside one that
-// is not is left as it was, since no work comes for it; one beside a completed one has to be completed before the duplicate
-// is acked, whatever becomes of this transaction: it is given up, that is done, and it is begun anew with the others.
+// Begin opens a transaction that holds both records of every claim it acquires. If only one record of a claim is acquired it
+// stays as it was, since no work comes for it. If the other record is completed, it has to be completed before the duplicate
+// is acked, whatever becomes of this transaction: the transaction is rolled back, the record is completed, and a new
+// transaction begins with the other claims.
 func (s *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
-	if !anyMirrored(c) {
+	if !anyMigrating(c) {
 		return s.tx.Begin(ctx, c...)
 	}
 	out := make([]driver.Grant, len(c))
@@ -40,8 +41,8 @@ func (s *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 	return nil, nil, fmt.Errorf("begin: the records change too fast: %w", driver.ErrNotCommitted)
 }
 
-// beginOnce begins a transaction for the claims that are left. settle are those that have to be completed first; the
-// transaction is rolled back then.
+// beginOnce begins a transaction for the claims that are left. settle has those that have to be completed first. Then the
+// transaction is rolled back.
 func (s *store) beginOnce(ctx context.Context, c []driver.Claim, left []int, out []driver.Grant) (driver.Tx, []int, error) {
 	some := pick(c, left)
 	p := planOf(some)
@@ -55,7 +56,7 @@ func (s *store) beginOnce(ctx context.Context, c []driver.Claim, left []int, out
 	}
 	var settle []int
 	for j, i := range left {
-		g, end := p.answer(j, &some[j], grants, s.o.Keep)
+		g, end := p.grant(j, &some[j], grants, s.o.Keep)
 		out[i] = g
 		if end != nil && end.Final == driver.Complete {
 			settle = append(settle, i)
@@ -67,24 +68,24 @@ func (s *store) beginOnce(ctx context.Context, c []driver.Claim, left []int, out
 	if tx == nil {
 		return nil, nil, nil
 	}
-	return &mirrorTx{tx}, nil, nil
+	return &migratingTx{tx}, nil, nil
 }
 
-// settleFirst claims what has to be completed outside of any transaction, and returns what is left to begin with.
+// settleFirst claims what has to be completed, outside of any transaction, and returns what is left to begin with.
 func (s *store) settleFirst(ctx context.Context, c []driver.Claim, left, settle []int, out []driver.Grant) ([]int, error) {
 	grants, err := s.Claim(ctx, pick(c, settle)...)
 	if err != nil {
 		return nil, err
 	}
-	answered := map[int]bool{}
+	decided := map[int]bool{}
 	for j, i := range settle {
 		out[i] = grants[j]
 		// Acquired after all: the transaction claims it again, by the same nonce.
-		answered[i] = grants[j].Err != nil || grants[j].Verdict != driver.Acquired
+		decided[i] = grants[j].Err != nil || grants[j].Verdict != driver.Acquired
 	}
 	var rest []int
 	for _, i := range left {
-		if !answered[i] {
+		if !decided[i] {
 			rest = append(rest, i)
 		}
 	}
@@ -99,23 +100,23 @@ func pick(c []driver.Claim, at []int) []driver.Claim {
 	return some
 }
 
-// mirrorTx is an open transaction that holds mirrors too.
-type mirrorTx struct{ driver.Tx }
+// migratingTx is an open transaction that holds both records.
+type migratingTx struct{ driver.Tx }
 
 // Unwrap returns the transaction of the store.
-func (x *mirrorTx) Unwrap() any { return x.Tx }
+func (x *migratingTx) Unwrap() any { return x.Tx }
 
-// Commit commits the works with those of their mirrors.
-func (x *mirrorTx) Commit(ctx context.Context, w ...driver.Work) error {
+// Commit commits the works with those of their new keys.
+func (x *migratingTx) Commit(ctx context.Context, w ...driver.Work) error {
 	all, owner := make([]driver.Work, len(w), 2*len(w)), make([]int, len(w), 2*len(w))
 	for i := range w {
 		all[i], owner[i] = w[i], i
 	}
 	for i := range w {
-		f, m := apart(w[i].Finish)
+		f, n := apart(w[i].Finish)
 		all[i].Finish = f
-		if m != nil {
-			all, owner = append(all, driver.Work{Finish: *m}), append(owner, i)
+		if n != nil {
+			all, owner = append(all, driver.Work{Finish: *n}), append(owner, i)
 		}
 	}
 	return mapped(x.Tx.Commit(ctx, all...), owner)

@@ -10,10 +10,10 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-var errWire = errors.New("no answer")
+var errWire = errors.New("no response")
 
-// wire is the way to the store. In bad weather a request is lost, its answer is lost, or it arrives much later, when nobody
-// waits for it any more.
+// wire is the way to the store. While it is bad a request is lost, its response is lost, or it arrives much later, when its
+// sender has given up.
 type wire struct {
 	*memory.Store
 	rng  *rand.Rand
@@ -28,7 +28,7 @@ func send[T any](w *wire, call func() (T, error)) (T, error) {
 	}
 	switch w.rng.IntN(3) {
 	case 0:
-		_, _ = call() // nobody gets the answer
+		_, _ = call() // the response is lost
 	case 1:
 		w.late = append(w.late, func() { _, _ = call() })
 	}
@@ -65,7 +65,7 @@ func (w *wire) Commit(_ context.Context, x ...driver.Work) ([]driver.Outcome, er
 	return send(w, func() ([]driver.Outcome, error) { return w.Store.Commit(context.Background(), x...) })
 }
 
-// Begin is answered, or not sent: a transaction whose answer is lost ends with its connection.
+// Begin returns, or is not sent: a transaction whose response is lost ends with its connection.
 func (w *wire) Begin(_ context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if w.bad && w.rng.IntN(12) == 0 {
 		return nil, nil, errWire
@@ -82,7 +82,7 @@ type wireTx struct {
 	w *wire
 }
 
-// Commit is answered, or its answer is lost, or the connection before it.
+// Commit returns, or its response is lost, or the connection before it.
 func (x *wireTx) Commit(_ context.Context, works ...driver.Work) error {
 	if !x.w.bad || x.w.rng.IntN(8) > 0 {
 		return x.Tx.Commit(context.Background(), works...)

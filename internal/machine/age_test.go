@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// aged is a message that was sent so long ago.
+// aged is a message of the given age.
 func aged(id, key string, age time.Duration) machine.Arrival {
 	a := message(id, key)
 	a.Age = age
@@ -23,8 +23,8 @@ func grant(change func(*driver.Grant)) func(string, *driver.Grant) {
 	}
 }
 
-// TestS206_TooOldAMessageBecomesALetterUnstarted: only what nobody began may be too old; whatever was begun goes on.
-func TestS206_TooOldAMessageBecomesALetterUnstarted(t *testing.T) {
+// TestS206_TooOldAMessageBecomesADeadLetterUnstarted: only a key that was not begun may be too old. Any other goes on.
+func TestS206_TooOldAMessageBecomesADeadLetterUnstarted(t *testing.T) {
 	const most = time.Hour
 	for name, c := range map[string]struct {
 		id     string
@@ -35,7 +35,7 @@ func TestS206_TooOldAMessageBecomesALetterUnstarted(t *testing.T) {
 		"old":              {age: most + 1, old: true},
 		"not yet":          {age: most},
 		"from the future":  {age: -time.Hour},
-		"nobody knows":     {age: machine.UnknownAge},
+		"unknown":          {age: machine.UnknownAge},
 		"tried before":     {age: 2 * most, change: func(g *driver.Grant) { g.Attempt = 2 }},
 		"failed before":    {age: 2 * most, change: func(g *driver.Grant) { g.Failures = 1 }},
 		"in doubt":         {age: 2 * most, change: func(g *driver.Grant) { g.Unknown = true }},
@@ -71,7 +71,7 @@ func TestS206_TooOldAMessageBecomesALetterUnstarted(t *testing.T) {
 	}
 }
 
-// TestS206_CompletedKeysAreNeverTooOld: a late duplicate of what was done is answered from its record.
+// TestS206_CompletedKeysAreNeverTooOld: a late duplicate of a completed key is replayed from its record.
 func TestS206_CompletedKeysAreNeverTooOld(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.MaxAge = time.Hour })
 	r.receive(aged("1", "a", 3*time.Hour))
@@ -81,8 +81,8 @@ func TestS206_CompletedKeysAreNeverTooOld(t *testing.T) {
 	}
 }
 
-// TestS206_WithoutAKeyTheFirstHandOffDecides: there is no record; one that came before may have run.
-func TestS206_WithoutAKeyTheFirstHandOffDecides(t *testing.T) {
+// TestS206_WithoutAKeyTheFirstDeliveryDecides: without a record, an earlier delivery may have run.
+func TestS206_WithoutAKeyTheFirstDeliveryDecides(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.MaxAge = time.Hour })
 	first, again := aged("1", "", 2*time.Hour), aged("2", "", 2*time.Hour)
 	first.KeyErr, first.Unkeyed, again.KeyErr, again.Unkeyed = errBoom, true, errBoom, true
@@ -111,7 +111,7 @@ func TestNoLeaseReachesBeyondUntil(t *testing.T) {
 	}
 	r.pass(lease / 3)
 	e := r.take(machine.ActionExtend)
-	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Sent: r.now}) // unanswered
+	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Sent: r.now}) // no outcomes
 	for r.has(machine.ActionExtend) == 0 {
 		r.pass(lease / 6)
 	}
@@ -130,8 +130,8 @@ func TestNoLeaseReachesBeyondUntil(t *testing.T) {
 	}
 }
 
-// TestFM73_AgeDoesNotChangeTheOrderOfAGroup: two of a group grow too old while they wait for a transaction. The second one
-// does not overtake the first, which has to be claimed outside of one.
+// TestFM73_AgeDoesNotChangeTheOrderOfAGroup: two of a group grow too old while they wait for a transaction. The second
+// does not overtake the first, which has to be claimed outside of a transaction.
 func TestFM73_AgeDoesNotChangeTheOrderOfAGroup(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { batchMode(c); c.MaxAge = time.Hour })
 	a, b := grouped("1", "a", "g"), grouped("2", "b", "g")

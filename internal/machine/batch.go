@@ -8,15 +8,15 @@ import (
 )
 
 // This file is mode C's batch handler (protocol section 5): one call gets all members of a transaction, and they commit
-// together. When it fails without saying whose fault it was, the batch is halved by order of delivery until the culprit
-// is alone: log2 of the batch transactions, and no savepoint. Members of an ordered group may be in one batch, one behind
-// the other; one that does not run keeps those behind it from running (law 13).
+// together. If it fails without naming a culprit, the batch is halved by order of delivery until the culprit is alone. That
+// takes log2(batch) transactions and no savepoint. Members of an ordered group may be in one batch, in their order. If one
+// does not run, those behind it do not run either (law 13).
 
 // ---- halving -------------------------------------------------------------------------------------------------------
 
-// half bounds the next batch while a culprit is looked for. It is among the first t.tainted of the queue: one half of
-// them runs; when that goes well it is in the other. The last one runs alone, so that its failure is its own. The number
-// may be off by items that left the queue meanwhile: that costs a transaction, nothing else.
+// half bounds the next batch while a culprit is looked for. It is among the first t.tainted of the queue. One half of them
+// runs: if that succeeds, the culprit is in the other. The last one runs alone, so that its failure is its own. The number
+// may be off by items that left the queue meanwhile, which costs one transaction.
 func (t *txLane) half(most int) int {
 	if t.tainted == 0 {
 		return most
@@ -24,7 +24,7 @@ func (t *txLane) half(most int) int {
 	return min(most, max(t.tainted/2, 1))
 }
 
-// taint notes that a batch failed and nobody knows by whom.
+// taint records that a batch failed with an unknown culprit.
 func (m *Machine) taint(t *txLane, err error) {
 	t.tainted = len(t.items)
 	m.observe(TraceEvent{Kind: TraceTrouble, Err: fmt.Errorf("look for the culprit in halves: %w", err)})
@@ -32,7 +32,7 @@ func (m *Machine) taint(t *txLane, err error) {
 
 // ---- run -----------------------------------------------------------------------------------------------------------
 
-// startBatch calls the handler with all members. The first stands for the call: its deadlines are the call's.
+// startBatch calls the handler with all members. The deadlines of the first are the call's.
 func (m *Machine) startBatch(lane int) {
 	t := &m.lanes[lane].tx
 	t.at = len(t.items)
@@ -41,14 +41,13 @@ func (m *Machine) startBatch(lane int) {
 		if i == 0 {
 			m.startInTx(it)
 		} else {
-			m.noteStart(it)
+			m.traceStart(it)
 		}
 	}
-	m.act(Action{Kind: ActionRun, Lane: lane, Item: t.items[0], Items: t.items, Job: m.txJob(t.items[0])})
+	m.do(Action{Kind: ActionRun, Lane: lane, Item: t.items[0], Items: t.items, Job: m.txJob(t.items[0])})
 }
 
-// ranBatch decides what becomes of a batch: all committed together, or rolled back with those set aside that are to
-// blame.
+// ranBatch decides what becomes of a batch: all are committed together, or all are rolled back and the culprits set aside.
 func (m *Machine) ranBatch(ev *Event) {
 	first := ev.Item
 	lane := first.lane
@@ -56,7 +55,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	took := m.now - first.startedAt
 	m.took(took / time.Duration(len(t.items)))
 	first.startedAt = 0
-	m.heard(first, worst(ev))
+	m.countRun(first, worst(ev))
 	for i, it := range t.items {
 		if i > 0 {
 			it.refs-- // the first one's was counted already
@@ -65,7 +64,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	}
 	switch r := &ev.Result; {
 	case len(ev.Results) == len(t.items):
-		if m.condemnBatch(t, ev.Results) {
+		if m.failMembers(t, ev.Results) {
 			break
 		}
 		for i, it := range t.items {
@@ -77,14 +76,14 @@ func (m *Machine) ranBatch(ev *Event) {
 	case r.Class == Transient:
 		m.repeatTx(lane, r)
 		return
-	case first.cancelled == CauseDraining && !first.alone():
-		// Nobody's fault: all of them are returned.
+	case first.cancelled == CauseDraining && !first.ownTx():
+		// Not a failure: all of them are returned.
 	case r.Class == Deferred || r.Class == Unavailable || len(t.items) == 1:
-		// A refusal that is nobody's failure loses nothing when it is taken for all: do not ask a busy downstream again
-		// and again to find out for whom it was meant.
+		// No attempt is spent, so the result may stand for all: do not call a busy downstream again and again to find the one
+		// that it was for.
 		t.tainted = 0
 		for _, it := range t.items {
-			m.condemn(it, r)
+			m.failInTx(it, r)
 		}
 	default:
 		m.taint(t, fmt.Errorf("batch of %d failed: %w", len(t.items), r.Err))
@@ -92,7 +91,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	m.rollback(lane)
 }
 
-// worst is the result that tells of the downstream: of a call that found it gone for some it was gone.
+// worst is the result that the breaker counts: Unavailable if any member's is.
 func worst(ev *Event) *Result {
 	for i := range ev.Results {
 		if ev.Results[i].Class == Unavailable {
@@ -109,24 +108,24 @@ func (m *Machine) resultIn(ev *Event, i int) *Result {
 	return &ev.Result
 }
 
-// condemnBatch sets those aside whose results are failures.
-func (m *Machine) condemnBatch(t *txLane, results []Result) (failed bool) {
+// failMembers sets the members aside whose results are failures.
+func (m *Machine) failMembers(t *txLane, results []Result) (failed bool) {
 	for i, it := range t.items {
 		if r := &results[i]; r.Class != OK && r.Class != Dropped {
-			m.condemn(it, r)
+			m.failInTx(it, r)
 			failed = true
 		}
 	}
 	if failed {
-		t.tainted = 0 // the handler knows who it was
+		t.tainted = 0 // the handler named the culprits
 	}
 	return failed
 }
 
 // ---- groups --------------------------------------------------------------------------------------------------------
 
-// lineUp lets the followers of a group queue right behind their predecessors, so that one batch takes them in their
-// order. Everywhere else only the head of a group is claimed.
+// lineUp queues the followers of a group right behind their predecessors, so that one batch takes them in their order. In
+// the other modes only the head of a group is claimed.
 func (m *Machine) lineUp(g *group, from int) {
 	if !m.cfg.Batched {
 		return
@@ -137,26 +136,26 @@ func (m *Machine) lineUp(g *group, from int) {
 			continue
 		}
 		if it.phase != phHeld || it.waitsFor != nil || it.wakeAt > 0 || !m.fitsTx(it) || !m.inLine(g.items[i-1]) ||
-			m.twinOf(it) != nil {
+			m.leaderOf(it) != nil {
 			return
 		}
 		m.offer(it)
 	}
 }
 
-// inLine tells that an item waits for its lane's next transaction, which others may share.
-func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.solo && it.lined }
+// inLine reports that an item waits for its lane's next transaction, which others may share.
+func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.preclaimed && it.lined }
 
-// isBehind tells that one of an item's group is before it that is neither in line nor done.
+// isBehind reports that the item before it in its group is neither in line nor done.
 func (m *Machine) isBehind(it *Item) bool {
 	if !m.cfg.Batched || it.group == nil || it.group.items[0] == it {
 		return false
 	}
 	p := it.group.items[it.group.at(it)-1]
-	return !m.inLine(p) && (p.phase != phSettling || !succeeded(p.note.Decision))
+	return !m.inLine(p) && (p.phase != phSettling || !succeeded(p.trace.Decision))
 }
 
-// holdThoseBehind takes those out of the line that stand behind an item of their group.
+// holdThoseBehind takes the items behind an item of their group out of the line.
 func (m *Machine) holdThoseBehind(it *Item) {
 	if !m.cfg.Batched || it.group == nil {
 		return
@@ -168,9 +167,9 @@ func (m *Machine) holdThoseBehind(it *Item) {
 	}
 }
 
-// holdBehindLosers looks for claims that were not won, and holds those that stand behind them in their groups: in the
-// queue, and marked in the same transaction: they must not run. It answers whether one of them holds its claim, so that the transaction has to be
-// rolled back.
+// holdBehindLosers looks for claims that were not acquired, and holds the items behind them in their groups: those in the
+// queue, and, marked as behind, those in the same transaction. They must not run. It reports whether one of them holds its
+// claim, so that the transaction has to be rolled back.
 func (m *Machine) holdBehindLosers(items []*Item, grants []driver.Grant) (spoiled bool) {
 	if !m.cfg.Batched {
 		return false

@@ -30,7 +30,7 @@ func (r *fixture) call(keys string) machine.Action {
 	return a
 }
 
-// fails answers a call with a failure that names nobody; the transaction is rolled back.
+// fails completes a call with a failure that names no culprit. The transaction is rolled back.
 func (r *fixture) fails(keys string) {
 	r.t.Helper()
 	a := r.call(keys)
@@ -44,7 +44,7 @@ func (r *fixture) rolledBack() {
 	r.step(machine.Event{Kind: machine.RolledBack, Lane: a.Lane})
 }
 
-// returns answers a call with success and commits it.
+// returns completes a call with success and commits it.
 func (r *fixture) returns(keys string) {
 	r.t.Helper()
 	a := r.call(keys)
@@ -130,7 +130,7 @@ func TestNamedCulpritsAreSetAside(t *testing.T) {
 	r.returns("a c")
 }
 
-// A refusal of effects that belong to all is halved; one that names an item by its own work is not.
+// A batch whose shared effects are refused is halved. One whose refusal names an item by its own work is not.
 func TestRefusedCommitOfABatch(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		r := newFixture(t, batchMode)
@@ -156,7 +156,7 @@ func TestRefusedCommitOfABatch(t *testing.T) {
 	}
 }
 
-// A refusal that nobody can be named for is found by halving, also where handlers run one by one.
+// A refusal without a culprit is found by halving, also if handlers run one by one.
 func TestRefusalWithoutANameIsHalved(t *testing.T) {
 	r := newFixture(t, openMode)
 	r.receive(deadLetters("a b c d")...)
@@ -185,8 +185,8 @@ func TestRefusalWithoutANameIsHalved(t *testing.T) {
 	}
 }
 
-// A transaction that is refused again and again, with nobody to blame, becomes smaller: it was open for longer than the
-// store allows, or its rows are everybody's.
+// A transaction that is refused again and again without a culprit becomes smaller: it was open for longer than the store
+// allows, or others write its rows all the time.
 func TestRefusedTransactionsBecomeSmaller(t *testing.T) {
 	r := newFixture(t, openMode)
 	r.receive(deadLetters("a b c d")...)
@@ -212,7 +212,7 @@ func TestRefusedTransactionsBecomeSmaller(t *testing.T) {
 	commit("c d", nil)
 }
 
-// Members of a group run in one batch; a claim that is not won keeps those behind it from running.
+// Members of a group run in one batch. If a claim is not acquired, those behind it do not run.
 func TestFM60_GroupInOneBatch(t *testing.T) {
 	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), message("2", "x"), grouped("3", "b", "g"), grouped("4", "c", "g"))
@@ -234,7 +234,7 @@ func TestFM60_GroupInOneBatch(t *testing.T) {
 	r.returns("a x")
 }
 
-// A member that fails stops its group, also those of it that are in later halves.
+// A member that fails stops its group, also its members in later halves.
 func TestFM60_CulpritStopsItsGroupInLaterHalves(t *testing.T) {
 	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), message("4", "x"))
@@ -264,7 +264,7 @@ func TestFM60_CulpritStopsItsGroupInLaterHalves(t *testing.T) {
 	}
 }
 
-// What came before is not in line: it runs alone, and those behind it wait for it.
+// A redelivery is not in line: it runs alone, and those behind it wait for it.
 func TestGroupWaitsForItsRedelivery(t *testing.T) {
 	r := newFixture(t, batchMode)
 	again := grouped("2", "b", "g")
@@ -281,7 +281,7 @@ func TestGroupWaitsForItsRedelivery(t *testing.T) {
 	r.returns("c d")
 }
 
-func TestTwinInAGroupWaits(t *testing.T) {
+func TestLocalDuplicateInAGroupWaits(t *testing.T) {
 	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "a", "g"), grouped("3", "b", "g"))
 	r.beginTx(nil)
@@ -295,7 +295,7 @@ func TestTwinInAGroupWaits(t *testing.T) {
 	r.returns("b")
 }
 
-// The half that runs holds one whose claim is not won: those behind it are in the queue, and must not begin either.
+// The half that runs has a claim that is not acquired. Those behind it are in the queue, and must not begin either.
 func TestFM60_LoserOfAHalfStopsThoseInTheQueue(t *testing.T) {
 	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), grouped("4", "d", "g"))
@@ -309,7 +309,7 @@ func TestFM60_LoserOfAHalfStopsThoseInTheQueue(t *testing.T) {
 	}
 }
 
-// What waited in a transaction while its visibility ended is dropped, not begun again.
+// An item whose visibility ended while it waited in a transaction is dropped, not begun again.
 func TestFM27_VisibilityEndsDuringATransaction(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { batchMode(c); c.Extends = false })
 	r.receive(deadLetters("a b")...)
@@ -322,7 +322,7 @@ func TestFM27_VisibilityEndsDuringATransaction(t *testing.T) {
 	}
 }
 
-// A member whose predecessor committed and is not acked yet is not behind it: its failure is its own, and stops the rest.
+// A member is not behind a predecessor that committed and is not acked yet: its failure is its own, and stops the rest.
 func TestFM60_CulpritAfterOneThatIsNotAckedYet(t *testing.T) {
 	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), grouped("4", "d", "g"))

@@ -8,25 +8,25 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file keeps runs away from a downstream that is not there. While the breaker is open nothing is fetched, and what
-// has not started is returned without spending an attempt; when its time is over it is half open: one message runs, and
-// its end closes the breaker, or keeps it open for twice as long.
+// This file stops runs while a downstream is down. While the breaker is open nothing is fetched, and deliveries that have
+// not started are returned without spending an attempt. Then it is half open: one message runs, and its end closes the
+// breaker, or opens it for twice as long.
 //
-// It also keeps messages away from a deployment that is broken. Until the first run of the process has succeeded, the keys
-// are counted whose runs failed for one reason (reason.go). When they are BreakerConfig.Keys the breaker opens, and only a
-// success closes it again: one message after the other spends an attempt, the others spend none.
+// It also stops a broken deployment. Until the first run of the process has succeeded, it counts the keys whose runs failed
+// for one reason (reason.go). At BreakerConfig.Keys the breaker opens, and only a success closes it again: one message after
+// the other spends an attempt, the others spend none.
 
-// BreakerConfig says when the breaker opens; the zero value: never.
+// BreakerConfig is when the breaker opens. The zero value: never.
 type BreakerConfig struct {
-	// Failures opens it after so many runs in a row, 0 = not; Ratio when so great a part of at least Least runs within
-	// Window failed, 0 = not.
+	// Failures opens it after that many failures in a row. Ratio opens it when that part of at least Least runs within Window
+	// failed. 0 = not.
 	Failures int
 	Ratio    float64
 	Least    int
 	Window   time.Duration
-	// Keys opens it when the runs of so many keys failed for one reason and none has succeeded yet; 0 = not.
+	// Keys opens it when the runs of that many keys failed for one reason and none has succeeded yet. 0 = not.
 	Keys int
-	// OpenMin is how long it stays open at first; it doubles up to OpenMax.
+	// OpenMin is how long it stays open at first. It doubles up to OpenMax.
 	OpenMin, OpenMax time.Duration
 }
 
@@ -43,7 +43,7 @@ type breaker struct {
 	state breakerState
 	until time.Duration // when it is open
 	pause time.Duration // how long it was open last; 0 = closed
-	trial *Item         // the one that tries
+	trial *Item         // the item that runs while it is half open
 	row   int           // failures in a row
 	// The runs within the present half of the window and the one before.
 	runs, bad [2]int
@@ -52,19 +52,19 @@ type breaker struct {
 	broken    bool // opened because no run succeeds: only a success closes it
 }
 
-// failing are the keys whose runs failed for one reason.
+// failing has the keys whose runs failed for one reason.
 type failing struct {
 	reason string
 	keys   []driver.Key
 }
 
-// maxReasons bounds how many reasons are told apart before a run has succeeded: the oldest is forgotten.
+// maxReasons bounds how many reasons are kept before a run has succeeded. The oldest is forgotten.
 const maxReasons = 8
 
-// maxAsked is how many times its longest pause a downstream can ask for.
+// maxAsked × OpenMax is the longest pause that a downstream can ask for.
 const maxAsked = 10
 
-// admits tells that an item may be claimed, or another one.
+// admits reports that an item may be claimed. Nil: any item.
 func (m *Machine) admits(it *Item) bool {
 	switch m.brk.state {
 	case brkClosed:
@@ -75,25 +75,25 @@ func (m *Machine) admits(it *Item) bool {
 	return false
 }
 
-// wants tells that a delivery that has just come is of use: nobody is there to try with.
+// wants reports that a new delivery is needed: the breaker is closed, or half open without an item to try.
 func (m *Machine) wants() bool {
 	switch m.brk.state {
 	case brkClosed:
 		return true
 	case brkHalfOpen:
-		return m.brk.trial == nil && m.claimable == 0 && m.ready.len() == 0
+		return m.brk.trial == nil && m.claimable == 0 && m.quarantine.len() == 0
 	}
 	return false
 }
 
-// shutFor is after how long what is returned may come again: a little later than the one that tries.
+// shutFor is the delay of returned deliveries: a little longer than the breaker stays open.
 func (m *Machine) shutFor() time.Duration {
 	return max(m.brk.until-m.now, m.cfg.Breaker.OpenMin/4) + jitter(m.cfg.Nonce(), m.cfg.Breaker.OpenMin/2)
 }
 
-// heard counts the end of a run. Only runs that began to speak with the downstream tell anything about it: one that was
-// cancelled does not, unless its time was up and that is called an outage: a downstream that hangs answers nobody.
-func (m *Machine) heard(it *Item, r *Result) {
+// countRun counts the end of a run. A run that was cancelled is not counted, unless it timed out and its result is
+// Unavailable: a downstream that hangs is down.
+func (m *Machine) countRun(it *Item, r *Result) {
 	c, b := &m.cfg.Breaker, &m.brk
 	failed := r.Class == Unavailable
 	cut := it.cancelled != NoCause && !(failed && it.cancelled == CauseTimeout)
@@ -106,24 +106,24 @@ func (m *Machine) heard(it *Item, r *Result) {
 			m.openBreaker(r)
 		}
 	case b.state != brkHalfOpen || b.trial != it:
-		// A run from before it opened: it says nothing new.
+		// A run from before it opened: nothing new.
 	case failed:
 		m.openBreaker(r)
 	case b.broken:
-		// What the store says of its end decides: failed and proven.
+		// The durable end of the run decides: see failed and proven.
 	default:
 		*b = breaker{halfAt: b.halfAt}
-		m.observe(TraceEvent{Kind: TraceResumed, Reason: "the downstream answers again"})
+		m.observe(TraceEvent{Kind: TraceResumed, Reason: "the downstream responds again"})
 	}
 }
 
-// failed counts a failed run as long as none has succeeded, and opens the breaker when it is not the messages' fault.
+// failed counts a failed run as long as none has succeeded, and opens the breaker when the deployment seems broken.
 func (m *Machine) failed(it *Item, r *Result) {
 	b, most := &m.brk, m.cfg.Breaker.Keys
 	cut := it.cancelled != NoCause && it.cancelled != CauseTimeout
 	again := r.Class == Failed && (it.grant.Failures > 0 || it.unprotected() || it.grant.Failures+1 >= m.maxAttempts(r))
 	if m.succeeded || most == 0 || cut || !again && r.Class != Permanent {
-		return // a first failure may be overcome by the retry
+		return // the retry may succeed
 	}
 	if b.broken {
 		if b.state == brkHalfOpen {
@@ -153,7 +153,7 @@ func (m *Machine) failed(it *Item, r *Result) {
 	}
 }
 
-// proven notes that a run succeeded: from now on what fails are messages, not the deployment.
+// proven records that a run succeeded: the deployment is not broken, and later failures are those of messages.
 func (m *Machine) proven() {
 	if m.succeeded {
 		return
@@ -165,7 +165,7 @@ func (m *Machine) proven() {
 	}
 }
 
-// count adds a run and tells whether the breaker has to open.
+// count adds a run and reports whether the breaker has to open.
 func (b *breaker) count(failed bool, now time.Duration, c *BreakerConfig) bool {
 	for half := max(c.Window/2, 1); now-b.halfAt >= half; b.halfAt += half {
 		b.runs[0], b.bad[0], b.runs[1], b.bad[1] = b.runs[1], b.bad[1], 0, 0
@@ -187,8 +187,8 @@ func (b *breaker) count(failed bool, now time.Duration, c *BreakerConfig) bool {
 	return c.Ratio > 0 && runs >= c.Least && float64(bad) >= c.Ratio*float64(runs)
 }
 
-// openBreaker stops starting runs, for twice as long as the last time when the one that tried failed. A downstream that
-// says how long it needs is given that time.
+// openBreaker stops the start of runs, for twice as long as the last time if the trial failed. If the downstream asks for a
+// pause, the breaker stays open for at least that long.
 func (m *Machine) openBreaker(r *Result) {
 	c, b := &m.cfg.Breaker, &m.brk
 	pause := c.OpenMin
@@ -209,16 +209,15 @@ func (m *Machine) openBreaker(r *Result) {
 	m.opened = true
 }
 
-// halfOpen lets one message try when the time is over.
+// halfOpen lets one message try when the pause has ended.
 func (m *Machine) halfOpen() {
 	if m.brk.state == brkOpen && m.now >= m.brk.until {
 		m.brk.state = brkHalfOpen
 	}
 }
 
-// afterOutage is when a message comes back whose run found the downstream gone: the failures in a row are not counted in its
-// record, so that the deliveries have to tell how patient to be. The breaker is patient for all: with one, nobody has to wait
-// for longer than it stays open.
+// afterOutage is the delay of a message whose run found the downstream down. Its record does not count such failures, so the
+// backoff grows with its deliveries. With a breaker it is at most OpenMax, because the breaker already slows all of them.
 func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	after := r.After
 	if !r.HasAfter {
@@ -233,9 +232,9 @@ func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	return after
 }
 
-// handBack returns what has not started, because the worker stops or the breaker is open. Failures that wait to be
-// recorded stay: that needs no run.
-func (m *Machine) handBack() {
+// returnUnstarted returns the deliveries that have not started, because the worker stops or the breaker is open. Failures
+// that wait to be recorded stay: that needs no run.
+func (m *Machine) returnUnstarted() {
 	if m.draining {
 		m.drainItems()
 		return
@@ -246,8 +245,8 @@ func (m *Machine) handBack() {
 	for it := m.head; it != nil; it = it.next {
 		switch it.phase {
 		case phHeld, phQueued, phWaiting:
-			if it.condemned != nil || it.waitsFor != nil {
-				continue // its twin's end answers it
+			if it.txFailure != nil || it.waitsFor != nil {
+				continue // the end of its leader decides
 			}
 			m.dequeue(it)
 			if it.holds() {
@@ -256,11 +255,11 @@ func (m *Machine) handBack() {
 			}
 			after := m.shutFor()
 			if it.asked {
-				after = max(after, m.cfg.Lease) // its claim may be ours, and was not answered: until then it is busy
+				after = max(after, m.cfg.Lease) // its claim may be ours: until its lease ends the key is busy
 			}
-			m.giveBack(it, after)
-		case phReady:
-			m.ready.remove(it)
+			m.returnDelivery(it, after)
+		case phQuarantine:
+			m.quarantine.remove(it)
 			m.busy--
 			m.releaseFor(it, Returned, m.shutFor())
 		}

@@ -14,14 +14,14 @@ var gone = machine.Result{Class: machine.Unavailable, Err: errBoom}
 func breaking(t *testing.T, n int, change func(*machine.Config)) *fixture {
 	return newFixture(t, func(c *machine.Config) {
 		c.Breaker = machine.BreakerConfig{Failures: n, OpenMin: 10 * time.Second, OpenMax: 40 * time.Second}
-		c.Trace = allNotes
+		c.Trace = traceAll
 		if change != nil {
 			change(c)
 		}
 	})
 }
 
-// quiet answers what comes of time alone: heartbeats.
+// quiet completes heartbeats, the actions that follow from time alone.
 func (r *fixture) heartbeats() {
 	r.t.Helper()
 	for r.has(machine.ActionExtend) > 0 {
@@ -51,7 +51,7 @@ func (r *fixture) live(d time.Duration) {
 	}
 }
 
-// open is how many notes of a kind were made.
+// open is how many trace events of a kind there are.
 func (r *fixture) notes(k machine.TraceKind) (n int) {
 	for i := range r.open {
 		if r.open[i].Kind == machine.ActionTrace && r.open[i].TraceEvent.Kind == k {
@@ -90,8 +90,8 @@ func TestUnavailableSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestBreakerOpensAndOneMessageTries: what has not started is returned, what runs goes on, polling pauses; then one
-// message runs: a failure keeps it open for twice as long, a success closes it.
+// TestBreakerOpensAndOneMessageTries: deliveries that have not started are returned, running handlers go on, polling pauses.
+// Then one message runs: a failure opens the breaker for twice as long, a success closes it.
 func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 	r := breaking(t, 2, func(c *machine.Config) { c.Concurrency = 3 })
 	r.warm()
@@ -123,7 +123,7 @@ func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 		for r.has(machine.ActionSettle) > 0 {
 			for _, s := range r.settle(driver.Applied).Settlements {
 				if returned++; s.Action != driver.Defer || (s.Receipt != "1" && s.After < 5*time.Second) {
-					t.Fatalf("settled %+v: it would come back at once", s)
+					t.Fatalf("settled %+v: it would be redelivered at once", s)
 				}
 			}
 		}
@@ -152,7 +152,7 @@ func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 	r.tries(gone, 6*time.Second)
 	r.live(38 * time.Second)
 	r.none(machine.ActionReceive, "and twice as long again")
-	r.tries(machine.Result{Class: machine.Failed, Err: errBoom}, 8*time.Second) // its own failure: the downstream answered
+	r.tries(machine.Result{Class: machine.Failed, Err: errBoom}, 8*time.Second) // its own failure: the downstream responded
 	if r.notes(machine.TraceResumed) != 1 || r.notes(machine.TracePaused) != 3 {
 		t.Fatalf("resumed %d times, paused %d", r.notes(machine.TraceResumed), r.notes(machine.TracePaused))
 	}
@@ -161,7 +161,7 @@ func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 	}
 }
 
-// tries waits for the breaker to be half open, at most so long, and has one message run.
+// tries waits at most d for the breaker to be half open, and runs one message.
 func (r *fixture) tries(res machine.Result, within time.Duration) {
 	r.t.Helper()
 	r.live(within)
@@ -182,8 +182,8 @@ func (r *fixture) tries(res machine.Result, within time.Duration) {
 	r.settle(driver.Applied)
 }
 
-// TestBreakerStaysHalfOpenUntilARunTells: a duplicate, a busy key and a run that was cancelled say nothing.
-func TestBreakerStaysHalfOpenUntilARunTells(t *testing.T) {
+// TestBreakerStaysHalfOpenUntilARunEnds: a duplicate, a busy key and a cancelled run do not count.
+func TestBreakerStaysHalfOpenUntilARunEnds(t *testing.T) {
 	r := breaking(t, 1, nil)
 	r.begin("a")
 	r.ran("a", gone)
@@ -205,7 +205,7 @@ func TestBreakerStaysHalfOpenUntilARunTells(t *testing.T) {
 	r.claim(nil)
 	e := r.now
 	for r.has(machine.ActionCancel) == 0 && r.now < e+time.Minute {
-		r.pass(time.Second) // no extension is answered
+		r.pass(time.Second) // no extension gets a response
 	}
 	r.ran("k", machine.Result{Class: machine.Failed, Err: errBoom})
 	if l := r.m.Load(); l.Breaker != "half-open" {
@@ -275,7 +275,8 @@ func (r *fixture) only(k machine.ActionKind) (out []machine.Action) {
 	return out
 }
 
-// TestProbeThatCannotAskIsNoDoubt: a downstream that is gone cannot say whether the effect happened; the key is not parked.
+// TestProbeThatCannotAskIsNoDoubt: while the downstream is down the probe cannot find out whether the effect happened. The
+// key is not parked.
 func TestProbeThatCannotAskIsNoDoubt(t *testing.T) {
 	r := breaking(t, 1, func(c *machine.Config) { c.Takeover, c.Probes = driver.Probe, true })
 	r.receive(message("1", "a"))
@@ -293,7 +294,7 @@ func TestProbeThatCannotAskIsNoDoubt(t *testing.T) {
 	}
 }
 
-// TestOutageInABatch: an outage is everybody's; nobody looks for a culprit, nobody's attempt is spent.
+// TestOutageInABatch: an outage is the failure of no member. No culprit is looked for, and no attempt is spent.
 func TestOutageInABatch(t *testing.T) {
 	r := breaking(t, 1, func(c *machine.Config) { c.Mode, c.Batched = machine.Open, true })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
@@ -328,8 +329,8 @@ func TestOutageInABatch(t *testing.T) {
 	r.none(machine.ActionBegin, "it is open")
 }
 
-// TestBreakerGivesBackAtOnce: what waits for a slot when it opens goes back in the same step, unclaimed.
-func TestBreakerGivesBackAtOnce(t *testing.T) {
+// TestBreakerReturnsAtOnce: a delivery that waits for a slot when the breaker opens is returned in the same step, unclaimed.
+func TestBreakerReturnsAtOnce(t *testing.T) {
 	r := breaking(t, 1, func(c *machine.Config) { c.Concurrency = 1 })
 	r.warm()
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
@@ -341,8 +342,8 @@ func TestBreakerGivesBackAtOnce(t *testing.T) {
 	r.none(machine.ActionClaim, "it is open")
 }
 
-// TestRunsFromBeforeSayNothing: only the one that tries decides, however those end that began before it opened.
-func TestRunsFromBeforeSayNothing(t *testing.T) {
+// TestRunsFromBeforeDoNotCount: only the trial decides, however the runs end that began before the breaker opened.
+func TestRunsFromBeforeDoNotCount(t *testing.T) {
 	for _, res := range []machine.Result{{}, gone} {
 		r := breaking(t, 1, nil)
 		r.warm()

@@ -11,10 +11,10 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// newDeployment makes a machine that tells a broken deployment by three keys.
+// newDeployment makes a machine that detects a broken deployment by three keys.
 func newDeployment(t *testing.T, change func(*machine.Config)) *fixture {
 	return newFixture(t, func(c *machine.Config) {
-		c.Trace, c.Concurrency, c.MaxAttempts = allNotes, 1, 1
+		c.Trace, c.Concurrency, c.MaxAttempts = traceAll, 1, 1
 		c.Breaker = machine.BreakerConfig{Failures: 5, Keys: 3, OpenMin: time.Second, OpenMax: 8 * time.Second}
 		if change != nil {
 			change(c)
@@ -34,7 +34,7 @@ func (r *fixture) one(key string, res machine.Result) {
 	}
 }
 
-// pauses are what observers were told of the breaker.
+// pauses returns the breaker's trace events.
 func (r *fixture) pauses() (all []machine.TraceEvent) {
 	for _, a := range r.open {
 		if a.Kind == machine.ActionTrace && a.TraceEvent.Kind == machine.TracePaused {
@@ -44,7 +44,7 @@ func (r *fixture) pauses() (all []machine.TraceEvent) {
 	return all
 }
 
-// failsOf are failures of one reason, each of which names its message in another way.
+// failsOf returns a failure for the common reason. Each names its message in another way.
 func failsOf(key string) machine.Result {
 	text := map[string]string{
 		"k1": "handler exited 1: order k1: no such table: inbox_1", "k2": "handler exited 2: order 'Bob the second': no such table: inbox_2",
@@ -102,7 +102,7 @@ func TestBrokenDeploymentPauses(t *testing.T) {
 	}
 }
 
-// TestBadMessagesAreNoBrokenDeployment: what does not pause a worker.
+// TestBadMessagesAreNoBrokenDeployment: these do not pause a worker.
 func TestBadMessagesAreNoBrokenDeployment(t *testing.T) {
 	for name, f := range map[string]func(*fixture){
 		"one message again and again": func(r *fixture) {
@@ -155,7 +155,7 @@ func TestBrokenDeploymentByEffects(t *testing.T) {
 	}
 }
 
-// TestFirstFailuresAreNoBrokenDeployment: what a retry may overcome pauses nothing; the second failures do.
+// TestFirstFailuresAreNoBrokenDeployment: first failures, whose retry may succeed, do not pause the worker. Second ones do.
 func TestFirstFailuresAreNoBrokenDeployment(t *testing.T) {
 	r := newDeployment(t, func(c *machine.Config) { c.MaxAttempts = 10 })
 	for i := range 9 {

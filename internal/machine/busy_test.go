@@ -10,8 +10,8 @@ import (
 
 func failBusy(c *machine.Config) { c.FailBusy = true }
 
-// TestFM16_BusyFailIsADeadLetter: with FailBusy another message of a key in progress becomes a dead letter, never an ack; the
-// message that the run is repeated for stays in the queue.
+// TestFM16_BusyFailIsADeadLetter: with FailBusy another message of a key in progress is dead-lettered, never just acked. The
+// message that repeats the run stays in the queue.
 func TestFM16_BusyFailIsADeadDeadLetter(t *testing.T) {
 	grouped := grouped("1", "a", "g")
 	for name, c := range map[string]struct {
@@ -48,8 +48,8 @@ func TestFM16_BusyFailIsADeadDeadLetter(t *testing.T) {
 	r.none(machine.ActionSettle, "the head of an ordered group waits (law 13)")
 }
 
-// TestBusyFailInOneProcess: local duplicates of a run are dead letters, whether they came before it began or during it; those
-// with another payload, and those of the same message, wait for its end.
+// TestBusyFailInOneProcess: local duplicates of a run are dead-lettered, whether they came before it began or during it.
+// Those with another payload, and those of the same message, wait for its end.
 func TestBusyFailInOneProcess(t *testing.T) {
 	r := newFixture(t, failBusy)
 	other := message("3", "a")
@@ -88,5 +88,5 @@ func TestTakeoverDoubtsTheInterruptedRun(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no doubt was noted")
+	t.Error("no doubt was traced")
 }

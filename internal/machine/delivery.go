@@ -8,9 +8,69 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A delivery's life: received → claimed → run (this file) → finished → settled (finish.go) → gone (item.go).
+// A delivery's life: received → claimed → running (this file) → judged → finished → settled → recycled (finish.go).
 
 // ---- received ------------------------------------------------------------------------------------------------------
+
+// slowRun is the average handler time above which nothing is fetched ahead (slowBatch: of a batch in an open transaction). A
+// fetch takes milliseconds, and a delivery that waits here is kept from other workers, which may be idle.
+const (
+	slowRun   = 50 * time.Millisecond
+	slowBatch = 500 * time.Millisecond
+)
+
+// took records how long a handler ran for one message.
+func (m *Machine) took(d time.Duration) {
+	m.avgHandler, m.anyHandler = m.avgHandler+(d-m.avgHandler)/8, true
+}
+
+// most is how many deliveries may be in flight that are not being finished or settled.
+func (m *Machine) most() int {
+	slow, needed := m.avgHandler > slowRun, m.cfg.Concurrency
+	if m.cfg.Mode == Open {
+		slow, needed = m.avgHandler*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes
+	}
+	if slow || !m.anyHandler {
+		return min(needed, m.cfg.InFlight)
+	}
+	return m.cfg.InFlight
+}
+
+func (m *Machine) room() int {
+	flight := m.cfg.Batch * m.cfg.Lanes
+	most := m.ahead(m.most())
+	waiting := min(m.waiting+m.following+m.quarantine.len(), m.cfg.InFlight) // they take no room
+	n := min(most-(m.inFlight-m.ending-waiting), most+2*flight-(m.inFlight-waiting), flight)
+	if m.cfg.Limit > 0 {
+		n = min(n, m.cfg.Limit-int(m.counts.Received))
+	}
+	return n
+}
+
+func (m *Machine) pumpReceive() {
+	n := m.room()
+	if m.receiving || m.draining || n <= 0 || m.now < m.receiveAt {
+		return
+	}
+	switch {
+	case m.down:
+		// Fail closed (law 8): polling pauses, so that receive counts do not burn. With nothing in flight one delivery is
+		// fetched as a probe.
+		if m.now < m.downAt || m.inFlight > 0 {
+			return
+		}
+		n = 1
+	case m.brk.state != brkClosed:
+		if !m.wants() {
+			return
+		}
+		n = 1 // the trial
+	case m.claimable > 0 && n < min(m.cfg.Batch, m.most())/2:
+		return // there is work in flight: wait for a batch worth a round trip
+	}
+	m.receiving, m.asked = true, n
+	m.do(Action{Kind: ActionReceive, Max: n})
+}
 
 func (m *Machine) onReceived(ev *Event) {
 	m.receiving, m.backlog = false, len(ev.Arrivals) >= m.asked
@@ -32,14 +92,14 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	if len(m.lanes) > 1 {
 		it.lane = laneOf(a.Key.Raw, len(m.lanes))
 		if m.cfg.Batched && m.cfg.Orders && a.Group != "" {
-			it.lane = laneOf(a.Group, len(m.lanes)) // so that one batch can take a run of it
+			it.lane = laneOf(a.Group, len(m.lanes)) // so that one batch can take several of a group
 		}
 	}
 	if a.Visible > 0 {
 		it.visAt, it.visEnd = returned, returned+a.Visible
 		m.scanBy(it.visEnd)
 		if a.Visible < m.cfg.Visibility {
-			// The queue hands out less than a heartbeat is planned for: the first one comes earlier.
+			// The queue's timeout is shorter than the heartbeat assumes: the first one comes earlier.
 			it.visAt -= m.cfg.Visibility - a.Visible
 			m.beatAt = min(m.beatAt, returned+a.Visible/3)
 		}
@@ -48,11 +108,11 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	m.observe(TraceEvent{Kind: TraceReceived, Item: it})
 	switch {
 	case m.draining:
-		m.giveBack(it, 0)
+		m.returnDelivery(it, 0)
 	case a.KeyErr != nil && !a.Unkeyed:
 		m.rejectKey(it)
 	case !m.wants():
-		m.giveBack(it, m.shutFor())
+		m.returnDelivery(it, m.shutFor())
 	case m.cfg.Orders && a.Group != "":
 		m.joinGroup(it)
 	default:
@@ -60,42 +120,42 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	}
 }
 
-// rejectKey makes a dead letter of a message that has no usable key: it cannot be protected, and it must not be lost.
+// rejectKey dead-letters a message without a usable key: it cannot be protected, and it must not be lost.
 func (m *Machine) rejectKey(it *Item) {
 	m.counts.Rejected++
 	what := "key_invalid: "
 	if it.BadVersion {
 		what = "version_invalid: "
 	}
-	l := m.keylessDeadLetter(it, what+it.KeyErr.Error())
+	l := m.newKeylessDeadLetter(it, what+it.KeyErr.Error())
 	l.Key.Raw = ""
 	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l},
 		TraceEvent{Decision: DeadLettered, Reason: l.Reason})
 }
 
-// offer makes an item claimable, unless its twin is in flight already: then it waits for the twin's end (one process
-// never runs a key twice at once, FM15).
+// offer makes an item claimable. A local duplicate of an item in flight waits for that one's end instead: one process never
+// runs a key twice at once (FM15).
 func (m *Machine) offer(it *Item) {
 	it.phase = phHeld
 	switch {
 	case m.draining:
-		m.giveBack(it, 0)
+		m.returnDelivery(it, 0)
 		return
 	case !m.wants():
-		m.giveBack(it, m.shutFor())
+		m.returnDelivery(it, m.shutFor())
 		return
 	}
 	if it.unprotected() {
 		if it.Count <= 1 && m.tooOld(it) {
-			m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.keylessDeadLetter(it, m.oldReason(it))},
+			m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newKeylessDeadLetter(it, m.oldReason(it))},
 				TraceEvent{Decision: DeadLettered, Reason: m.oldReason(it)})
 			return
 		}
 		m.enqueue(it)
 		return
 	}
-	if first := m.twinOf(it); first != nil {
-		m.follow(it, first)
+	if first := m.leaderOf(it); first != nil {
+		m.waitForLeader(it, first)
 		return
 	}
 	it.leader = true
@@ -125,13 +185,93 @@ func (m *Machine) queueUp(it *Item) {
 
 // ---- claimed -------------------------------------------------------------------------------------------------------
 
+// pumpClaims claims only for free slots (law 1). A delivery that waits for a slot extends its visibility, but holds no
+// claim: if a message kills the process, the deliveries that wait are not charged.
+func (m *Machine) pumpClaims(i int) {
+	l := &m.lanes[i]
+	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.inQuarantine() {
+		return
+	}
+	n := min(l.claims.len(), m.cfg.Batch, m.cfg.Concurrency-m.busy)
+	if l.claimMost > 0 {
+		n = min(n, l.claimMost)
+	}
+	if m.down {
+		if m.now < m.downAt || m.probing() {
+			return
+		}
+		n = min(n, 1) // half-open: one probe
+	}
+	if n <= 0 {
+		return
+	}
+	if n == l.claims.len() && n < m.cfg.Batch/2 && m.receiving && m.backlog && l.finishing {
+		return // a small batch: more deliveries are on their way, and the lane is not idle
+	}
+	if n < min(l.claims.len(), m.cfg.Batch) && m.running > 0 && m.now < m.lastStart+m.flushDelay(l) {
+		return // the slots of a batch become free one by one
+	}
+	ahead := m.claimsAhead(l)
+	items, claims := l.claimBuf.take(n)
+	for range n {
+		if it := l.claims.first(); it.txFailure == nil {
+			if !m.admits(nil) || m.mayStart() < 1 || ahead <= 0 {
+				break
+			}
+			ahead--
+			m.take(it)
+		}
+		it := l.claims.pop()
+		m.claimable--
+		m.busy++
+		if it.unprotected() {
+			m.start(it)
+			continue
+		}
+		it.phase = phClaiming
+		it.refs++
+		items, claims = append(items, it), append(claims, m.claimOf(it))
+	}
+	if len(items) == 0 {
+		l.claimBuf.put(items, claims, nil)
+		return
+	}
+	l.claiming = true
+	m.do(Action{Kind: ActionClaim, Lane: i, Items: items, Claims: claims})
+}
+
+// claimOf makes the claim of an item. A claim whose outcome is unknown is repeated with the same nonce (law 5). Any other
+// gets a fresh one.
+func (m *Machine) claimOf(it *Item) driver.Claim {
+	if !it.asked {
+		it.nonce = m.cfg.Nonce()
+		it.asked = true
+	}
+	it.leased = m.lease()
+	return driver.Claim{
+		Key: it.Key, NewKey: it.NewKey, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
+		Lease: it.leased, Takeover: m.cfg.Takeover,
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
+	}
+}
+
+func (m *Machine) probing() bool {
+	for i := range m.lanes {
+		if m.lanes[i].claiming {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *Machine) onClaimed(ev *Event) {
 	l := &m.lanes[ev.Lane]
 	l.claiming = false
 	own := m.ownError(ev)
 	if ev.Err != nil && !own {
 		m.unwritten(fmt.Errorf("claim %d keys: %w", len(ev.Items), ev.Err))
-		if !m.down { // else the breaker says when
+		if !m.down { // else downAt says when
 			l.claimAt = m.now + delayAfter(ev.Err, l.claimTries, ev.Items[0].nonce)
 			l.claimTries++
 		}
@@ -149,11 +289,11 @@ func (m *Machine) onClaimed(ev *Event) {
 		case ev.Err != nil && own:
 			m.unclaimed(it, ev.Err)
 		case ev.Err != nil:
-			// NoResponse: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
-			if m.alone == it {
-				m.letGo(it)
+			// The outcome is unknown: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
+			if m.quarantined == it {
+				m.releaseShare(it)
 				it.phase = phHeld
-				m.ready.pushFront([]*Item{it})
+				m.quarantine.prepend([]*Item{it})
 				break
 			}
 			it.phase = phQueued
@@ -167,22 +307,22 @@ func (m *Machine) onClaimed(ev *Event) {
 			m.granted(it, &ev.Grants[i], ev.Sent)
 		}
 		if it.phase != phRunning && it.phase != phTx {
-			m.letIn(it)
+			m.endQuarantine(it)
 		}
 	}
 	if m.claimable += len(again); len(ev.Items) == 1 && len(again) == 1 {
 		l.claims.push(again[0]) // the next probe is another's
 	} else {
-		l.claims.pushFront(again)
+		l.claims.prepend(again)
 	}
-	m.handBack()
+	m.returnUnstarted()
 }
 
 func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
-	it.asked, it.solo, it.refusal.answers = false, false, 0
+	it.asked, it.preclaimed, it.refusal.responses = false, false, 0
 	it.grant, it.hold = *g, g.Hold
 	if g.Verdict != driver.Acquired {
-		m.letGo(it)
+		m.releaseShare(it)
 	}
 	switch g.Verdict {
 	case driver.Acquired:
@@ -201,12 +341,12 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 			m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: "discarded earlier"})
 			return
 		}
-		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterFailed, g.Reason)},
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterFailed, g.Reason)},
 			TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Parked:
-		// The answer of the write that parked it may have been lost before its dead letter was written: make sure (FM77).
+		// The worker that parked it may have crashed before it wrote the dead letter: write it again (FM77).
 		m.counts.Rejected++
-		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterUncertain, g.Reason)},
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterUncertain, g.Reason)},
 			TraceEvent{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Mismatch:
 		m.mismatch(it, g)
@@ -224,11 +364,11 @@ func cause(g *driver.Grant) DuplicateCause {
 	return ProducerDuplicate
 }
 
-// replay answers a duplicate of a completed key.
+// replay acks a duplicate of a completed key.
 func (m *Machine) replay(it *Item, g *driver.Grant) {
 	n := TraceEvent{Decision: Replayed, Duplicate: cause(g)}
 	if it.ran && g.Hold.Nonce == it.nonce {
-		// Open mode: the commit was not answered, and this is the answer: it was applied, by us.
+		// Open mode: the outcome of our commit was unknown. Our nonce in the record shows that it was applied.
 		m.counts.Effects++
 		m.proven()
 		n = TraceEvent{Decision: Executed}
@@ -246,7 +386,7 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 	m.settle(it, s, n)
 }
 
-// busyElsewhere gives a duplicate of a key in progress back: never acked, because the run may still fail (FM16).
+// busyElsewhere returns a duplicate of a key in progress. It is never acked, because the run may still fail (FM16).
 func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 	if m.failsBusy(it, g.Redelivery) {
 		m.failBusy(it, cause(g))
@@ -262,8 +402,8 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 		m.observe(TraceEvent{Kind: TraceDecided, Item: it, Decision: BusyDeferred, Duplicate: cause(g), After: wait})
 		return
 	}
-	// The delay doubles, so that many duplicates of a long run do not come all the time. Where deliveries cost nothing else,
-	// a lease is enough: the run may have ended long before. Where the broker counts them, they have to be few.
+	// The delay doubles, so that duplicates of a long run are not redelivered all the time. It is at most a lease, because the
+	// run may end long before. If the broker counts deliveries, it is at most MaxRuntime, so that they stay few.
 	most := m.cfg.Lease
 	if m.cfg.Redrives {
 		most = m.cfg.MaxRuntime
@@ -281,45 +421,45 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	it.leaseAt, it.leaseEnd = sent, sent+it.leased-m.cfg.Guard
 	it.beats = 0
 	m.scanBy(it.leaseEnd)
-	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
+	if g.Takeovers > 0 && m.quarantined != it { // else it was counted at its first claim
 		m.counts.TakenOver++
 		// The doubt is about the run before this one, whose token is not known here.
 		m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Attempt: g.Attempt - 1, Reason: "its worker crashed or lost its lease: attempt " +
 			strconv.Itoa(g.Attempt) + " takes over"})
 	}
 	switch {
-	case it.condemned != nil:
-		m.judge(it, it.condemned)
+	case it.txFailure != nil:
+		m.judge(it, it.txFailure)
 	case m.draining || it.leaseEnd <= m.now:
-		// Too late to start: the store answered slowly (FM36), or the worker stops.
+		// Too late to start: the store responded slowly (FM36), or the worker stops.
 		m.releaseUnstarted(it, Returned)
 	case !m.admits(it):
 		m.releaseFor(it, Returned, m.shutFor())
 	case m.tooOld(it):
-		m.bury(it, m.oldReason(it), driver.Unstarted)
+		m.deadLetter(it, m.oldReason(it), driver.Unstarted)
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
 	case g.Takeovers > driver.QuarantineAfter+1 && g.Failures+g.Takeovers-driver.QuarantineAfter >= m.cfg.MaxAttempts:
-		// Exhausted by runs that ended without a word, the last of them all alone (law 12).
+		// Exhausted by runs that crashed or lost their lease, the last of them all alone (law 12).
 		reason := fmt.Sprintf("%d attempts; the last workers crashed or lost their lease", g.Attempt-1)
 		if g.Unknown {
 			m.park(it, reason)
 		} else {
-			m.bury(it, reason, driver.Unstarted)
+			m.deadLetter(it, reason, driver.Unstarted)
 		}
 	case g.Unknown && g.Takeover == driver.Probe && !m.cfg.Probes:
-		// The record was made by a worker that has a probe; this one cannot ask, and must not weaken it (FM82).
+		// The record was made by a worker with a probe. This one has none, and must not weaken the policy (FM82).
 		m.park(it, "the outcome of an earlier run is unknown, and this worker has no probe")
-	case m.alone == it && m.fitsBeside(it):
+	case m.quarantined == it && m.fitsBeside(it):
 		m.busy++
 		m.run(it)
 	case g.Takeovers >= driver.QuarantineAfter:
-		// It may have killed its process twice: it runs alone, so that it takes no others with it (FM83).
-		it.phase = phReady
+		// It may have killed its process twice: it runs in quarantine, so that others are not charged for it (FM83).
+		it.phase = phQuarantine
 		m.busy++
-		m.ready.push(it)
+		m.quarantine.push(it)
 	case m.cfg.Mode == Open && !m.mustProbe(it):
-		m.enqueueSolo(it)
+		m.enqueuePreclaimed(it)
 	default:
 		m.busy++
 		m.start(it)
@@ -330,18 +470,18 @@ func (m *Machine) mustProbe(it *Item) bool {
 	return it.grant.Unknown && it.grant.Takeover == driver.Probe && m.cfg.Probes
 }
 
-// run starts an item that holds its claim and a slot: in a transaction of its own in open mode.
+// run starts an item that holds its claim and a slot. In open mode it runs in a transaction of its own.
 func (m *Machine) run(it *Item) {
 	if m.cfg.Mode == Open && !m.mustProbe(it) {
 		m.busy--
-		it.solo, it.asked = true, true
+		it.preclaimed, it.asked = true, true
 		m.begin(it.lane, append(m.lanes[it.lane].tx.items[:0], it))
 		return
 	}
 	m.start(it)
 }
 
-// ---- run -----------------------------------------------------------------------------------------------------------
+// ---- running -------------------------------------------------------------------------------------------------------
 
 func (m *Machine) start(it *Item) {
 	it.phase, it.paid = phRunning, false
@@ -364,7 +504,7 @@ func (m *Machine) start(it *Item) {
 		m.observe(TraceEvent{Kind: TraceStarted, Item: it, Takeover: it.grant.Takeovers > 0})
 	}
 	it.refs++
-	m.act(Action{Kind: ActionRun, Item: it, Job: j})
+	m.do(Action{Kind: ActionRun, Item: it, Job: j})
 	m.runs(it, true)
 	m.failLocal(it)
 }
@@ -385,10 +525,10 @@ func (m *Machine) onRan(ev *Event) {
 	m.lanes[it.lane].running--
 	m.busy--
 	m.took(m.now - it.startedAt)
-	still := m.alone == it
-	m.letIn(it)
+	still := m.quarantined == it
+	m.endQuarantine(it)
 	if r.Probe == NotProbed || r.Class == Unavailable {
-		m.heard(it, r)
+		m.countRun(it, r)
 	}
 	switch r.Probe {
 	case NotProbed:
@@ -411,21 +551,21 @@ func (m *Machine) onRan(ev *Event) {
 		switch {
 		case it.grant.Takeovers >= driver.QuarantineAfter && still:
 			m.busy++
-			m.alone = it
+			m.quarantined = it
 			m.run(it)
 		case it.grant.Takeovers >= driver.QuarantineAfter:
-			it.phase = phReady // others run beside it by now: it waits for its next turn
+			it.phase = phQuarantine // others may have started meanwhile: it waits for its next turn
 			m.busy++
-			m.ready.push(it)
+			m.quarantine.push(it)
 		case m.cfg.Mode == Open:
-			m.enqueueSolo(it)
+			m.enqueuePreclaimed(it)
 		default:
 			m.busy++
 			m.start(it)
 		}
 	case ProbeUnknown:
 		if r.Class == Unavailable && !it.lost {
-			m.releaseFor(it, Returned, m.afterOutage(it, r)) // it can be asked later: that is no doubt
+			m.releaseFor(it, Returned, m.afterOutage(it, r)) // the probe can be asked later: no doubt remains
 			break
 		}
 		m.park(it, "the probe could not tell whether the effect happened")

@@ -1,6 +1,6 @@
 package machine
 
-// deque is a queue of items that can also be pushed to at the front.
+// deque is a queue of items, with a prepend.
 type deque struct {
 	items []*Item
 	at    int
@@ -8,7 +8,7 @@ type deque struct {
 
 func (d *deque) len() int { return len(d.items) - d.at }
 
-// first is the one that pop takes next.
+// first is the item that pop takes next.
 func (d *deque) first() *Item { return d.items[d.at] }
 
 func (d *deque) push(it *Item) {
@@ -18,8 +18,8 @@ func (d *deque) push(it *Item) {
 	d.items = append(d.items, it)
 }
 
-// pushFront puts items back in their order.
-func (d *deque) pushFront(its []*Item) {
+// prepend puts items back in their order.
+func (d *deque) prepend(its []*Item) {
 	if d.at >= len(its) {
 		d.at -= len(its)
 		copy(d.items[d.at:], its)
@@ -46,14 +46,14 @@ func (d *deque) remove(it *Item) {
 	}
 }
 
-// buffer is what one kind of flush is made of. There is one such flush at a time, so its slices serve again, but not
-// after an error: an adapter that gave up on its context may still be reading them.
+// buffer has the slices of one kind of flush. One such flush is in flight at a time, so its slices are reused, but not after
+// an error: an adapter that gave up on its context may still be reading them.
 type buffer[T any] struct {
 	items []*Item
 	parts []T
 }
 
-// take hands out empty slices with room for n.
+// take returns empty slices with room for n.
 func (b *buffer[T]) take(n int) ([]*Item, []T) {
 	items, parts := b.items[:0], b.parts[:0]
 	b.items, b.parts = nil, nil
@@ -63,7 +63,7 @@ func (b *buffer[T]) take(n int) ([]*Item, []T) {
 	return items, parts
 }
 
-// put takes them back when the flush was answered without an error.
+// put takes them back after a flush without an error.
 func (b *buffer[T]) put(items []*Item, parts []T, err error) {
 	if err == nil {
 		clear(items)

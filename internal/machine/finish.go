@@ -8,8 +8,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the second half of a delivery's life: what becomes of a run, its durable end in the store, and what the
-// queue is told.
+// The second half of a delivery's life: the decision about its run, its durable end in the store, and its settlement in the
+// queue.
+
+// ---- judged --------------------------------------------------------------------------------------------------------
 
 // judge decides what becomes of a run. A loser of its lease writes nothing (law 2).
 func (m *Machine) judge(it *Item, r *Result) {
@@ -19,7 +21,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 	}
 	if it.lost || (it.cancelled == CauseFenced && r.Class != OK) {
 		// Definitely lost, or failed after our own deadline: no ack, no release. A success after our own deadline is
-		// still worth its guarded completion: the store decides.
+		// completed all the same: the store compares token and nonce, and decides.
 		m.fenced(it)
 		return
 	}
@@ -32,11 +34,11 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.finish(it, driver.Finish{Final: driver.Complete, Reason: "dropped: " + reasonOf(r)},
 			driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: DroppedOnPurpose, Reason: reasonOf(r)})
 	case it.grant.Takeover == driver.Once && !r.NotApplied && r.Class != Parked:
-		m.park(it, "the run failed and nobody knows whether its effect happened: "+reasonOf(r))
+		m.park(it, "the run failed, and it is unknown whether its effect happened: "+reasonOf(r))
 	case r.Class == Parked:
 		m.park(it, reasonOf(r))
 	case r.Class == Permanent:
-		m.bury(it, reasonOf(r), ranOf(r))
+		m.deadLetter(it, reasonOf(r), ranOf(r))
 		it.work.Finish.Compensated = r.Compensated
 	case it.cancelled == CauseDraining && r.Class == Failed:
 		m.release(it, r, 0, true, driver.Defer, TraceEvent{Decision: Retried, Reason: "cancelled: the worker stops"})
@@ -45,7 +47,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 	case r.Class == Deferred:
 		m.release(it, r, m.deferral(it, r), true, driver.Defer, TraceEvent{Decision: Retried, Reason: reasonOf(r)})
 	case it.grant.Failures+1 >= m.maxAttempts(r):
-		m.bury(it, fmt.Sprintf("%s (%s, limit %d)", reasonOf(r), failedRuns(it.grant.Failures+1), m.maxAttempts(r)), ranOf(r))
+		m.deadLetter(it, fmt.Sprintf("%s (%s, limit %d)", reasonOf(r), failedRuns(it.grant.Failures+1), m.maxAttempts(r)), ranOf(r))
 	default:
 		after := m.backoffOf(r, it.grant.Failures, it.nonce)
 		if r.HasAfter {
@@ -55,7 +57,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 	}
 }
 
-// failedRuns counts what the limit bounds: neither runs that crashed nor deferred ones.
+// failedRuns formats the number of failed runs. Runs that crashed or were deferred are not among them.
 func failedRuns(n int) string {
 	if n == 1 {
 		return "1 failed run"
@@ -63,8 +65,7 @@ func failedRuns(n int) string {
 	return fmt.Sprintf("%d failed runs", n)
 }
 
-// deferral is when a message comes back that nobody's failure sent away: when the handler said, else after a backoff that
-// grows with its deliveries.
+// deferral is the delay of a deferred message: the handler's own, else a backoff that grows with the message's deliveries.
 func (m *Machine) deferral(it *Item, r *Result) time.Duration {
 	if r.HasAfter || r.Rule == nil {
 		return r.After
@@ -79,7 +80,7 @@ func reasonOf(r *Result) string {
 	return r.Err.Error()
 }
 
-// judgeUnkeyed settles a run without protection: the broker's redelivery is all there is.
+// judgeUnkeyed settles a run without protection. Only the broker's redelivery repeats it.
 func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 	m.counts.Unprotected++
 	m.failed(it, r)
@@ -88,8 +89,8 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 		m.proven()
 		m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Unprotected})
 	case r.Class == Permanent, r.Class == Failed && it.Count >= m.maxAttempts(r):
-		// There is no record to count attempts in: the broker's count has to do.
-		l := m.keylessDeadLetter(it, explained(reasonOf(r), r.Err))
+		// No record counts its attempts: the broker's delivery count does.
+		l := m.newKeylessDeadLetter(it, explained(reasonOf(r), r.Err))
 		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l}, TraceEvent{Decision: Unprotected, Reason: l.Reason})
 	case r.Class == Unavailable || r.Class == Deferred:
 		after := m.deferral(it, r)
@@ -122,18 +123,18 @@ func (m *Machine) completion(r *Result) driver.Finish {
 	return f
 }
 
-// NotStored begins the reason of a completed record whose run had a result that could not be stored. Records keep it for
-// as long as they live: readers tell by it that no result is not an empty result.
+// NotStored begins the reason of a completed record whose result could not be stored. Records keep it: readers use it to
+// tell a missing result from an empty one.
 const NotStored = "result was not stored: "
 
 func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n TraceEvent) {
 	f := driver.Finish{Final: driver.Release, Ran: ranOf(r), Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
-	m.noteDoubt(it, f.Ran, f.Reason)
+	m.traceDoubt(it, f.Ran, f.Reason)
 	n.After = after
 	m.finish(it, f, driver.Settlement{Action: a, After: after}, n)
 }
 
-// ranOf tells whether a failed run may have had its effect.
+// ranOf returns whether a failed run may have had its effect.
 func ranOf(r *Result) driver.Ran {
 	if r.NotApplied {
 		return driver.NotApplied
@@ -141,30 +142,30 @@ func ranOf(r *Result) driver.Ran {
 	return driver.MaybeApplied
 }
 
-func (m *Machine) noteDoubt(it *Item, ran driver.Ran, reason string) {
+func (m *Machine) traceDoubt(it *Item, ran driver.Ran, reason string) {
 	if ran == driver.MaybeApplied {
 		m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Reason: "the run failed after it had begun: " + reason})
 	}
 }
 
-// bury fails the key for good; its dead letter follows. A last run that may have had its effect leaves its doubt in the
-// record: a redrive has to probe.
-func (m *Machine) bury(it *Item, reason string, ran driver.Ran) {
-	m.noteDoubt(it, ran, reason)
+// deadLetter fails the key for good. Its dead letter follows. If the last run may have had its effect, that doubt stays in
+// the record: a redrive has to probe.
+func (m *Machine) deadLetter(it *Item, reason string, ran driver.Ran) {
+	m.traceDoubt(it, ran, reason)
 	m.finish(it, driver.Finish{Final: driver.Fail, Ran: ran, Reason: reason},
-		driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterFailed, reason)},
+		driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterFailed, reason)},
 		TraceEvent{Decision: DeadLettered, Reason: reason})
 }
 
-// park sets the key aside for a person; its dead letter follows.
+// park leaves the key to an operator. Its dead letter follows.
 func (m *Machine) park(it *Item, reason string) {
 	m.finish(it, driver.Finish{Final: driver.Park, Reason: reason},
-		driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterUncertain, reason)},
+		driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterUncertain, reason)},
 		TraceEvent{Decision: ParkedUncertain, Reason: reason})
 	m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Reason: reason})
 }
 
-func (m *Machine) deadLetter(it *Item, kind driver.DeadLetterKind, reason string) *driver.DeadLetter {
+func (m *Machine) newDeadLetter(it *Item, kind driver.DeadLetterKind, reason string) *driver.DeadLetter {
 	l := &driver.DeadLetter{
 		ID: driver.DeadLetterID(kind, it.deadLetterKey(), it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
 		Key: it.deadLetterKey(), Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
@@ -181,9 +182,9 @@ func (m *Machine) deadLetter(it *Item, kind driver.DeadLetterKind, reason string
 	return l
 }
 
-// keylessDeadLetter is the dead letter of a message without a usable key: the message itself names it.
-func (m *Machine) keylessDeadLetter(it *Item, reason string) *driver.DeadLetter {
-	l := m.deadLetter(it, driver.DeadLetterFailed, reason)
+// newKeylessDeadLetter is the dead letter of a message without a usable key. Its id comes from the message itself.
+func (m *Machine) newKeylessDeadLetter(it *Item, reason string) *driver.DeadLetter {
+	l := m.newDeadLetter(it, driver.DeadLetterFailed, reason)
 	l.ID = driver.DeadLetterID(driver.DeadLetterFailed, it.Message.StandIn(it.Key.Consumer), 0, "")
 	return l
 }
@@ -193,18 +194,64 @@ func (m *Machine) keylessDeadLetter(it *Item, reason string) *driver.DeadLetter 
 func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n TraceEvent) {
 	f.Hold, f.Keep = it.hold, m.cfg.keep(f.Final, n.Decision == DroppedOnPurpose)
 	s.Receipt = it.Receipt
-	it.work, it.settlement, it.note = driver.Work{Finish: f}, s, n
+	it.work, it.settlement, it.trace = driver.Work{Finish: f}, s, n
 	if m.cfg.Mode == Joined || (m.cfg.Mode == Open && m.cfg.JoinedAck) {
 		it.work.Ack = &it.settlement
 	}
 	it.phase, it.tries, it.wakeAt, it.refusal = phFinishing, 0, 0, refusal{}
-	m.letGo(it)
+	m.releaseShare(it)
 	m.endsSoon(it, true)
 	l := &m.lanes[it.lane]
 	l.finishes.push(it)
 	if l.gathering == 0 {
 		l.gathering = m.now
 	}
+}
+
+func (m *Machine) pumpFinishes(i int) {
+	l := &m.lanes[i]
+	if l.finishing || l.finishes.len() == 0 || m.now < l.doneAt {
+		return
+	}
+	n := min(l.finishes.len(), m.cfg.Batch)
+	if n < m.cfg.Batch && l.running > 0 && m.now < l.gathering+m.flushDelay(l) {
+		return
+	}
+	items, works := l.finishBuf.take(n)
+	for range n {
+		it := l.finishes.pop()
+		it.refs++
+		items, works = append(items, it), append(works, it.work)
+	}
+	l.finishing, l.finishAt, l.gathering = true, m.now, 0
+	m.do(Action{Kind: ActionFinish, Lane: i, Items: items, Works: works})
+}
+
+// flushDelay is how long a flush waits for handlers that are about to return, so that it does not leave with the first of
+// a hundred. It is a quarter of the time that a flush takes, and 0 if handlers take longer than that on average.
+func (m *Machine) flushDelay(l *lane) time.Duration {
+	if p := l.trip / 4; m.avgHandler < p {
+		return p
+	}
+	return 0
+}
+
+// keep is how long the record of an attempt with this end is kept. The store keeps the record of a parked attempt forever,
+// and after a late completion as that of a completed one.
+func (c *Config) keep(f driver.Final, dropped bool) time.Duration {
+	d := c.Keeps.Completed
+	switch {
+	case f == driver.Fail:
+		d = c.Keeps.Failed
+	case f == driver.Release:
+		d = c.Keeps.Released
+	case dropped:
+		d = c.Keeps.Dropped
+	}
+	if d == 0 {
+		return c.Keep
+	}
+	return d
 }
 
 func (m *Machine) onFinished(ev *Event) {
@@ -218,7 +265,7 @@ func (m *Machine) onFinished(ev *Event) {
 	var culprit *driver.ItemError
 	if ev.Err == nil || errors.As(ev.Err, &culprit) {
 		if !alone {
-			l.tries, l.refused, l.unheard = 0, 0, 0
+			l.tries, l.refused, l.noResponse = 0, 0, 0
 		}
 		m.storeUp()
 	}
@@ -241,11 +288,11 @@ func (m *Machine) onFinished(ev *Event) {
 			again = append(again, it)
 		}
 	}
-	// NoResponse: the same write again until there is an answer, or the lease has passed (law 4).
+	// The outcome is unknown: the same write is repeated until the store responds, or the lease has ended (law 4).
 	keep := again[:0]
 	for _, it := range again {
 		if it.leaseEnd <= m.now {
-			m.fenced(it) // nobody knows: no ack, no release; the record tells the next one
+			m.fenced(it) // the outcome is unknown: no ack, no release; the next delivery reads the record
 			continue
 		}
 		m.scanBy(it.leaseEnd)
@@ -258,8 +305,8 @@ func (m *Machine) onFinished(ev *Event) {
 	}
 }
 
-// excluded takes the item whose effects were refused out of a batch that was rolled back, and sends the rest again:
-// their handlers do not run again.
+// excluded takes the item whose effects were refused out of a batch that was rolled back. The others are sent again, without
+// another run of their handlers.
 func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 	rest := make([]*Item, 0, len(ev.Items)-1)
 	for i, it := range ev.Items {
@@ -269,12 +316,12 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 			rest = append(rest, it)
 		}
 	}
-	m.lanes[ev.Lane].finishes.pushFront(rest)
+	m.lanes[ev.Lane].finishes.prepend(rest)
 	it := ev.Items[e.Index]
 	waits := errors.Is(e.Err, driver.ErrBlocked)
 	switch {
 	case waits && it.work.Effects == nil, e.Transient && !waits && !(alone && m.struck(it)):
-		// It need not be to blame.
+		// The item need not be the cause.
 		m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("finish the attempt of key %q: %w", it.Key.Raw, e.Err)})
 		switch {
 		case it.leaseEnd <= m.now:
@@ -289,15 +336,15 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 	}
 }
 
-// durable: the end of the attempt is in the store. What remains is to tell the queue.
+// durable: the end of the attempt is in the store. The delivery is settled next.
 func (m *Machine) durable(it *Item, recovered bool) {
-	if it.suspect {
-		m.suspects--
-		it.suspect, it.work, it.leaseEnd = false, driver.Work{}, 0
+	if it.releasing {
+		m.releasing--
+		it.releasing, it.work, it.leaseEnd = false, driver.Work{}, 0
 		it.phase = phHeld
 		m.endsSoon(it, false)
-		m.ready.push(it)
-		m.handBack()
+		m.quarantine.push(it)
+		m.returnUnstarted()
 		return
 	}
 	m.countFinished(it)
@@ -315,7 +362,7 @@ func (m *Machine) durable(it *Item, recovered bool) {
 
 func (m *Machine) countFinished(it *Item) {
 	c := &m.counts
-	switch it.note.Decision {
+	switch it.trace.Decision {
 	case Executed:
 		c.Effects++
 		m.proven()
@@ -330,7 +377,7 @@ func (m *Machine) countFinished(it *Item) {
 		switch {
 		case !it.ran:
 			c.Rejected++
-		case it.note.Decision == DeadLettered:
+		case it.trace.Decision == DeadLettered:
 			c.Dead++
 		default:
 			c.Uncertain++
@@ -338,34 +385,49 @@ func (m *Machine) countFinished(it *Item) {
 	}
 }
 
-// fenced: somebody else owns the record, or our own deadline passed without an answer. Nothing more is written: no
-// ack, no release (law 2).
+// fenced: another worker owns the record, or our own deadline passed without a response. Nothing more is written: no ack, no
+// release (law 2).
 func (m *Machine) fenced(it *Item) {
-	if it.suspect {
-		m.suspects--
-		it.suspect = false
+	if it.releasing {
+		m.releasing--
+		it.releasing = false
 	}
 	if it.ran {
 		m.counts.Fenced++
 	}
-	it.note = TraceEvent{Decision: Fenced}
+	it.trace = TraceEvent{Decision: Fenced}
 	m.decide(it)
-	m.gone(it)
+	m.recycle(it)
 }
 
 // ---- settled -------------------------------------------------------------------------------------------------------
 
 func (m *Machine) settle(it *Item, s driver.Settlement, n TraceEvent) {
 	s.Receipt = it.Receipt
-	it.settlement, it.note = s, n
+	it.settlement, it.trace = s, n
 	m.queueSettle(it)
 }
 
 func (m *Machine) queueSettle(it *Item) {
 	it.phase, it.tries, it.wakeAt = phSettling, 0, 0
-	m.letGo(it)
+	m.releaseShare(it)
 	m.endsSoon(it, true)
 	m.settles.push(it)
+}
+
+func (m *Machine) pumpSettles() {
+	if m.settling || m.settles.len() == 0 || m.now < m.settleAt {
+		return
+	}
+	n := min(m.settles.len(), m.cfg.Batch*m.cfg.Lanes)
+	items, sets := m.settleBuf.take(n)
+	for range n {
+		it := m.settles.pop()
+		it.refs++
+		items, sets = append(items, it), append(sets, it.settlement)
+	}
+	m.settling = true
+	m.do(Action{Kind: ActionSettle, Items: items, Settlements: sets})
 }
 
 func (m *Machine) onSettled(ev *Event) {
@@ -373,16 +435,16 @@ func (m *Machine) onSettled(ev *Event) {
 	if ev.Err != nil {
 		m.observe(TraceEvent{Kind: TraceTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
 	}
-	answered := false
+	responded := false
 	for i, it := range ev.Items {
 		it.refs--
 		o := ev.outcome(i)
 		if o != driver.Unknown {
-			answered = true
+			responded = true
 			m.settled(it, o)
 			continue
 		}
-		// A lost ack costs a redelivery that is answered from the record, so giving up is safe; trying is cheaper.
+		// A lost ack costs one redelivery, which the record replays. So giving up is safe, but a retry is cheaper.
 		if it.tries >= settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
 			m.counts.SettleFails++
 			m.settled(it, driver.Unknown)
@@ -390,7 +452,7 @@ func (m *Machine) onSettled(ev *Event) {
 		}
 		m.later(it, nil)
 	}
-	if m.settleErr++; answered || ev.Err == nil {
+	if m.settleErr++; responded || ev.Err == nil {
 		m.settleErr = 0
 	} else {
 		m.settleAt = m.now + delay(m.settleErr)
@@ -405,17 +467,49 @@ func (m *Machine) settled(it *Item, o driver.Outcome) {
 		Kind: TraceSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After,
 		Held: m.now - it.arrivedAt, Handled: it.handled,
 	})
-	m.gone(it)
+	m.recycle(it)
 }
 
 func (m *Machine) decide(it *Item) {
-	n := it.note
+	n := it.trace
 	n.Kind, n.Item = TraceDecided, it
 	m.observe(n)
 }
 
-// giveBack returns an unstarted delivery at once: it spends no attempt.
-func (m *Machine) giveBack(it *Item, after time.Duration) {
+// returnDelivery returns an unstarted delivery at once: it spends no attempt.
+func (m *Machine) returnDelivery(it *Item, after time.Duration) {
 	m.counts.Returned++
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, TraceEvent{Decision: Returned})
+}
+
+// ---- recycled ------------------------------------------------------------------------------------------------------
+
+// recycle ends an item. Its local duplicates and its group go on.
+func (m *Machine) recycle(it *Item) {
+	if it.ended {
+		return
+	}
+	it.ended = true
+	m.releaseShare(it)
+	if it.leader {
+		delete(m.leaders, it.Key)
+		if it.migrating() {
+			delete(m.leaders, it.NewKey)
+		}
+	}
+	m.endsSoon(it, false)
+	m.unlink(it)
+	m.releaseDuplicates(it)
+	m.leaveGroup(it)
+	m.reuse(it)
+}
+
+// reuse frees an ended item when no action in flight names it anymore.
+func (m *Machine) reuse(it *Item) {
+	if it.ended && it.refs == 0 && it.phase != phFree {
+		it.phase = phFree
+		if !it.kept {
+			m.freed = append(m.freed, it)
+		}
+	}
 }

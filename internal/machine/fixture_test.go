@@ -8,13 +8,13 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// fixture plays the shell by hand: it keeps the machine's actions until a test answers them.
+// fixture replaces the shell: it keeps the machine's actions until a test completes them.
 type fixture struct {
 	t     *testing.T
 	cfg   machine.Config
 	m     *machine.Machine
 	now   time.Duration
-	open  []machine.Action // not answered yet
+	open  []machine.Action // not completed yet
 	nonce byte
 	token uint64
 }
@@ -107,7 +107,7 @@ func grouped(id, key, group string) machine.Arrival {
 	return a
 }
 
-// warm has one message handled in no time: from then on deliveries are fetched ahead of the handlers.
+// warm handles one message in no time. From then on deliveries are fetched ahead of the handlers.
 func (r *fixture) warm() {
 	r.t.Helper()
 	r.begin("warm")
@@ -116,21 +116,21 @@ func (r *fixture) warm() {
 	r.settle(driver.Applied)
 }
 
-// receive answers the open receive.
+// receive completes the open receive.
 func (r *fixture) receive(as ...machine.Arrival) {
 	r.t.Helper()
 	r.take(machine.ActionReceive)
 	r.step(machine.Event{Kind: machine.Received, Arrivals: as, Sent: r.now})
 }
 
-// acquired is the grant of a claim that was won.
+// acquired is the grant of a claim that succeeds.
 func (r *fixture) acquired(c driver.Claim) driver.Grant {
 	r.token++
 	return driver.Grant{Verdict: driver.Acquired, Attempt: 1, Takeover: c.Takeover,
 		Hold: driver.Hold{Key: c.Key, Generation: 1, Token: r.token, Nonce: c.Nonce}}
 }
 
-// claim answers the open claim flush; change may alter the grant of a key.
+// claim completes the open claim flush. change may alter the grant of a key.
 func (r *fixture) claim(change func(key string, g *driver.Grant)) machine.Action {
 	r.t.Helper()
 	a := r.take(machine.ActionClaim)
@@ -145,7 +145,7 @@ func (r *fixture) claim(change func(key string, g *driver.Grant)) machine.Action
 	return a
 }
 
-// ran answers the open run of a key.
+// ran completes the open run of a key.
 func (r *fixture) ran(key string, res machine.Result) machine.Action {
 	r.t.Helper()
 	for i, a := range r.open {
@@ -159,7 +159,7 @@ func (r *fixture) ran(key string, res machine.Result) machine.Action {
 	return machine.Action{}
 }
 
-// finish answers the open finish flush with one outcome for all.
+// finish completes the open finish flush with one outcome for all.
 func (r *fixture) finish(o driver.Outcome) machine.Action {
 	r.t.Helper()
 	a := r.take(machine.ActionFinish)
@@ -182,7 +182,7 @@ func (r *fixture) settle(o driver.Outcome) machine.Action {
 	return a
 }
 
-// begin receives one message and wins its claim: its handler runs.
+// begin receives one message and acquires its key: its handler runs.
 func (r *fixture) begin(key string) {
 	r.t.Helper()
 	r.receive(message("m-"+key, key))

@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// fast answers rounds of a batch in which every flush takes 8 ms and handlers nothing, and leaves a round running, with
-// the next batch waiting.
+// fast completes rounds of a batch in which every flush takes 8 ms and handlers no time. It leaves a round running, with the
+// next batch waiting.
 func fast(t *testing.T) *fixture {
 	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InFlight = 10, 10, 30 })
 	n := 0
@@ -34,7 +34,7 @@ func fast(t *testing.T) *fixture {
 	return r
 }
 
-// round claims what it can, runs it and ends it.
+// round claims, runs and finishes as many items as possible.
 func (r *fixture) round(takes time.Duration) {
 	r.t.Helper()
 	for r.has(machine.ActionClaim) > 0 && r.has(machine.ActionRun) == 0 {
@@ -91,7 +91,7 @@ func TestFlushDoesNotWaitLong(t *testing.T) {
 	}
 }
 
-// Where handlers take longer than a flush there is nothing to wait for.
+// If handlers take longer than a flush, nothing waits for them.
 func TestFlushDoesNotWaitForSlowHandlers(t *testing.T) {
 	r := fast(t)
 	for r.m.InFlight() > 0 {
@@ -130,7 +130,7 @@ func TestEndsDoNotKeepTheNextFromBeingFetched(t *testing.T) {
 			}
 		}
 	}
-	// Nobody answers the finish flush: 4 that are not over, and twice a batch that are.
+	// The finish flush stays open: 4 that are not finished, and twice a batch that are.
 	if got := r.m.InFlight(); got != 8 {
 		t.Errorf("%d in flight, wanted 4 and twice a batch of 2", got)
 	}

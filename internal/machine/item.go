@@ -1,77 +1,80 @@
 package machine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file has the items: what is known of a delivery in flight; made when it comes, let go of when it ends, used again
-// when no answer names it; and what is derived from one item's nonce or key.
+// This file has the items: the state of a delivery in flight, and what is derived from one item's nonce, key or age.
+
+// UnknownAge is the age of a message whose send time is unknown.
+const UnknownAge = time.Duration(-1 << 63)
 
 type phase uint8
 
 const (
-	phFree      phase = iota
-	phHeld            // received; waits for its group, its twin or a slot
-	phWaiting         // its pool has no room for it
-	phQueued          // in its lane's claim queue
-	phClaiming        // in a claim flush
-	phReady           // claimed; has to run alone
-	phRunning         // the handler or the probe runs
-	phTx              // in the lane's open transaction, run or waiting to run
-	phFinishing       // in the finish queue or flush
-	phSettling        // in the settle queue or flush
+	phFree       phase = iota
+	phHeld             // received; waits for its group, its leader, a pause or its turn in quarantine
+	phWaiting          // waits for room in its pool
+	phQueued           // in its lane's claim queue
+	phClaiming         // in a claim flush
+	phQuarantine       // claimed; has to run in quarantine
+	phRunning          // the handler or the probe runs
+	phTx               // in the lane's open transaction, run or waiting to run
+	phFinishing        // in the finish queue or flush
+	phSettling         // in the settle queue or flush
 )
 
 // Item is one delivery in flight. Its exported fields never change while the shell can see it.
 type Item struct {
 	Arrival
-	// Shell is for the shell's own use; it stays when the item is used again.
+	// Shell is for the shell's own use. It stays when the item is reused.
 	Shell any
 
 	lane  int
 	phase phase
-	refs  int  // answers that still name it
-	kept  bool // an adapter that gave up may still be reading what it points to: never used again
+	refs  int  // actions in flight that name it
+	kept  bool // an adapter that gave up may still be reading what it points to: it is never reused
 	ended bool
 
 	nonce driver.Nonce
-	asked bool // a claim with this nonce was sent and not answered
+	asked bool // a claim with this nonce was sent, and its outcome is unknown
 	hold  driver.Hold
-	grant driver.Grant // verdict's numbers: attempt, failures, unknown, policy
+	grant driver.Grant // of the latest claim: attempt, failures, unknown, policy
 
 	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
-	leased            time.Duration // for how long the latest claim asked
+	leased            time.Duration // lease of the latest claim
 	beats             uint32        // extensions of it that were applied
 	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
 	startedAt         time.Duration
-	wakeAt            time.Duration // phHeld, phFinishing, phSettling: ask again at; 0 = it does not wait for that
+	wakeAt            time.Duration // phHeld, phFinishing, phSettling: retry at; 0 = no retry is due
 	arrivedAt         time.Duration
 	handled           time.Duration // how long the handler took, in all
-	noExtend          bool          // its hard limit has passed: the lease ends by itself
+	noExtend          bool          // its hard limit has passed: its lease expires
 	cancelled         Cause
-	lost              bool // somebody else owns the record
+	lost              bool // another worker owns the record
 
-	runs     bool // see Machine.runs
-	leader   bool
-	waitsFor *Item // the twin that runs
-	twins    []*Item
-	group    *group
+	runs       bool // see Machine.runs
+	leader     bool
+	waitsFor   *Item   // it is a local duplicate of this leader
+	duplicates []*Item // local duplicates that wait for it
+	group      *group
 
 	pool *pool
 	gate gate
-	paid bool // it took its turn of the rates, and has not begun to run
+	paid bool // it was charged to the rates, and has not begun to run
 
-	condemned *Result // Open: failed inside a transaction; claim it, then record this
-	suspect   bool    // it may kill its process: its claim is being given up, and it waits for its turn
-	solo      bool    // Open: claimed durably before its transaction begins
-	lined     bool    // Open: it queues for a transaction that others may share, not for a claim
-	behind    bool    // Batched: its group stopped before it, in the same transaction
+	txFailure  *Result // Open: failed inside a transaction; claim it, then record this
+	releasing  bool    // its claim is being released; it stays in flight and waits for its turn in quarantine
+	preclaimed bool    // Open: claimed durably before its transaction begins
+	lined      bool    // Open: it queues for a transaction that others may share, not for a claim
+	behind     bool    // Batched: its group stopped before it, in the same transaction
 
 	work       driver.Work
 	settlement driver.Settlement
-	note       TraceEvent // the decision that is noted when it becomes durable
+	trace      TraceEvent // the decision, traced when it becomes durable
 	ran        bool       // the handler ran in this attempt
 	ending     bool       // counted in Machine.ending
 	tries      int        // of the present flush
@@ -79,22 +82,22 @@ type Item struct {
 	prev, next *Item
 }
 
-// Hold names the attempt that the item holds.
+// Hold returns the item's hold: key, token and nonce of its attempt.
 func (it *Item) Hold() driver.Hold { return it.hold }
 
-// Attempt is the number of the present run.
+// Attempt returns the number of the present run.
 func (it *Item) Attempt() int { return it.grant.Attempt }
 
-// Failures is the number of recorded failed runs before the present one.
+// Failures returns the number of recorded failed runs before the present one.
 func (it *Item) Failures() int { return it.grant.Failures }
 
-// Unknown tells that an earlier run may have had its effect.
+// Unknown reports that an earlier run may have had its effect.
 func (it *Item) Unknown() bool { return it.grant.Unknown }
 
-// mirrored items are claimed under two keys.
+// migrating reports that the item is claimed under two keys.
 func (it *Item) migrating() bool { return it.NewKey != (driver.Key{}) }
 
-// deadLetterKey is the key that a dead letter is of: that of the record that decided, which may be the mirror's.
+// deadLetterKey is the key of the item's dead letter: that of the record that decided, which may be the new key's.
 func (it *Item) deadLetterKey() driver.Key {
 	if it.migrating() && it.hold.Key == it.NewKey {
 		return it.NewKey
@@ -102,37 +105,17 @@ func (it *Item) deadLetterKey() driver.Key {
 	return it.Key
 }
 
-// unprotected items run without a claim: they have no key, and the configuration allows that.
+// unprotected reports that the item runs without a claim: it has no key, and the configuration allows that.
 func (it *Item) unprotected() bool { return it.Unkeyed && it.KeyErr != nil }
-
-// gone lets go of an item: its twins and its group go on.
-func (m *Machine) gone(it *Item) {
-	if it.ended {
-		return
-	}
-	it.ended = true
-	m.letGo(it)
-	if it.leader {
-		delete(m.leaders, it.Key)
-		if it.migrating() {
-			delete(m.leaders, it.NewKey)
-		}
-	}
-	m.endsSoon(it, false)
-	m.unlink(it)
-	m.releaseTwins(it)
-	m.leaveGroup(it)
-	m.retire(it)
-}
 
 func (m *Machine) newItem() *Item {
 	var it *Item
 	if n := len(m.free); n > 0 {
 		it = m.free[n-1]
 		m.free = m.free[:n-1]
-		twins, shell := it.twins[:0], it.Shell
+		duplicates, shell := it.duplicates[:0], it.Shell
 		*it = Item{}
-		it.twins, it.Shell = twins, shell
+		it.duplicates, it.Shell = duplicates, shell
 	} else {
 		it = &Item{}
 	}
@@ -163,7 +146,7 @@ func (m *Machine) unlink(it *Item) {
 	m.inFlight--
 }
 
-// endsSoon counts the items whose end is known and on its way out: they make room for others.
+// endsSoon counts the items that are being finished or settled: they make room for others.
 func (m *Machine) endsSoon(it *Item, yes bool) {
 	if it.ending != yes {
 		it.ending = yes
@@ -175,21 +158,40 @@ func (m *Machine) endsSoon(it *Item, yes bool) {
 	}
 }
 
-// retire puts an item up for reuse when no answer names it any more.
-func (m *Machine) retire(it *Item) {
-	if it.ended && it.refs == 0 && it.phase != phFree {
-		it.phase = phFree
-		if !it.kept {
-			m.limbo = append(m.limbo, it)
-		}
+// age is how old a message is by now. Negative = unknown.
+func (m *Machine) age(it *Item) time.Duration {
+	if it.Age < -m.cfg.Park {
+		return -1 // sent in the future: a clock is wrong by more than the wait
 	}
+	return max(it.Age, 0) + m.now - it.arrivedAt
+}
+
+// tooOld reports that a message waited longer than MaxAge before its key was begun. A key that was begun goes on at any age:
+// after an earlier run, deferred or not (see driver.Record.Attempt), with a doubt, or reopened by an operator. So does a
+// message that an operator sent again.
+func (m *Machine) tooOld(it *Item) bool {
+	if m.cfg.MaxAge <= 0 || it.Age == UnknownAge || driver.IsRedrive(it.ID) {
+		return false
+	}
+	g := &it.grant
+	if it.Version != "" && g.Redelivery {
+		return false // another version ran meanwhile: the record counts its runs
+	}
+	if g.Attempt > 1 || g.Failures > 0 || g.Takeovers > 0 || g.Unknown || it.hold.Generation > 1 {
+		return false
+	}
+	return m.age(it) > m.cfg.MaxAge
+}
+
+func (m *Machine) oldReason(it *Item) string {
+	return fmt.Sprintf("too old: sent %s ago, more than %s, and never begun", m.age(it).Round(time.Millisecond), m.cfg.MaxAge)
 }
 
 func (m *Machine) backoff(failures int, n driver.Nonce) time.Duration {
 	return backoff(m.cfg.BackoffMin, m.cfg.BackoffMax, failures, n)
 }
 
-// backoffOf is the backoff of a failure's class.
+// backoffOf is the backoff after a failure of r's class.
 func (m *Machine) backoffOf(r *Result, failures int, n driver.Nonce) time.Duration {
 	if r.Rule == nil || r.Rule.BackoffMin == 0 {
 		return m.backoff(failures, n)
@@ -197,7 +199,7 @@ func (m *Machine) backoffOf(r *Result, failures int, n driver.Nonce) time.Durati
 	return backoff(r.Rule.BackoffMin, r.Rule.BackoffMax, failures, n)
 }
 
-// maxAttempts is how many runs may fail as this one did.
+// maxAttempts is how many runs may fail with r's class.
 func (m *Machine) maxAttempts(r *Result) int {
 	if r.Rule == nil || r.Rule.MaxAttempts == 0 {
 		return m.cfg.MaxAttempts
@@ -205,7 +207,7 @@ func (m *Machine) maxAttempts(r *Result) int {
 	return r.Rule.MaxAttempts
 }
 
-// backoff is the delay before the next run: from lo to twice that after the first failure, doubling, and never beyond hi.
+// backoff is the delay before the next run: from lo to 2×lo after the first failure, doubling, at most hi.
 func backoff(lo, hi time.Duration, failures int, n driver.Nonce) time.Duration {
 	most := hi
 	if failures < 40 && lo<<(failures+1) > 0 {

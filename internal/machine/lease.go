@@ -6,15 +6,24 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the one heartbeat (law 3) and every deadline. The machine believes only its own monotonic clock: a
-// lease is believed from before the request was sent until Lease - Guard later (law 7).
+// This file is the one heartbeat (law 3) and every deadline. The machine believes only its own monotonic clock: a lease
+// counts from before the request was sent, for Lease - Guard (law 7).
 
 func (m *Machine) beat() time.Duration { return min(m.cfg.Lease, m.cfg.Visibility) / 6 }
 
-// scanBy makes sure that deadlines are looked at no later than t.
+// lease is how long a claim made now lasts. It ends at Until at the latest, when this process ends or stands still and could
+// not renew it.
+func (m *Machine) lease() time.Duration {
+	if m.cfg.Until == 0 {
+		return m.cfg.Lease
+	}
+	return max(min(m.cfg.Lease, m.cfg.Until-m.now), time.Millisecond)
+}
+
+// scanBy makes sure that deadlines are checked no later than t.
 func (m *Machine) scanBy(t time.Duration) { m.scanAt = min(m.scanAt, t) }
 
-// scanVisibility looks at an unstarted item's visibility again: nobody did while its claim was under way.
+// scanVisibility checks an unstarted item's visibility again: it was not checked while its claim was in flight.
 func (m *Machine) scanVisibility(it *Item) {
 	if it.visEnd > 0 {
 		m.scanBy(it.visEnd)
@@ -51,15 +60,15 @@ func (m *Machine) extendLeases() {
 		if it.leaseEnd == 0 || it.noExtend || it.lost || m.now-it.leaseAt < m.cfg.Lease/3 {
 			continue
 		}
-		// Inside a transaction the row is locked by ourselves: an extension would wait for it, or spoil it.
-		if p := it.phase; p == phReady || p == phRunning || p == phFinishing || ((p == phQueued || p == phHeld) && it.solo) {
+		// Inside a transaction we hold the row's lock: an extension would wait for it, or abort the transaction.
+		if p := it.phase; p == phQuarantine || p == phRunning || p == phFinishing || ((p == phQueued || p == phHeld) && it.preclaimed) {
 			it.refs++
 			items, holds = append(items, it), append(holds, it.hold)
 		}
 	}
 	if len(items) > 0 {
 		m.extending, m.extendBy = true, m.lease()
-		m.act(Action{Kind: ActionExtend, Items: items, Holds: holds, Lease: m.extendBy})
+		m.do(Action{Kind: ActionExtend, Items: items, Holds: holds, Lease: m.extendBy})
 	}
 }
 
@@ -67,7 +76,7 @@ func (m *Machine) onExtended(ev *Event) {
 	m.extending = false
 	if ev.Err != nil {
 		m.unwritten(ev.Err)
-		m.beatAt = min(m.beatAt, m.now+delay(0)) // there is little time left to ask again
+		m.beatAt = min(m.beatAt, m.now+delay(0)) // little time is left to try again
 	} else {
 		m.storeUp()
 	}
@@ -75,7 +84,7 @@ func (m *Machine) onExtended(ev *Event) {
 		it.refs--
 		o := ev.outcome(i)
 		if it.ended {
-			m.retire(it)
+			m.reuse(it)
 			continue
 		}
 		m.observe(TraceEvent{Kind: TraceExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
@@ -85,10 +94,10 @@ func (m *Machine) onExtended(ev *Event) {
 			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.extendBy-m.cfg.Guard
 			m.scanBy(it.leaseEnd)
 			if it.beats++; it.beats >= driver.QuarantineBeats(it.grant.Uncertainty) {
-				m.letIn(it)
+				m.endQuarantine(it)
 			}
 			if it.phase == phRunning {
-				m.act(Action{Kind: ActionRenewed, Item: it, Until: it.leaseEnd})
+				m.do(Action{Kind: ActionRenewed, Item: it, Until: it.leaseEnd})
 			}
 		case driver.Lost:
 			m.leaseLost(it)
@@ -96,12 +105,12 @@ func (m *Machine) onExtended(ev *Event) {
 	}
 }
 
-// leaseLost stops the work on a record that somebody else owns. An item whose end is being written is left alone: that
-// write's own answer decides, and it may be what ended the lease.
+// leaseLost stops the work on a record that another worker owns. An item whose end is being written goes on: the outcome of
+// that write decides, and it may be the write that ended the lease.
 func (m *Machine) leaseLost(it *Item) {
 	switch it.phase {
-	case phReady:
-		m.ready.remove(it)
+	case phQuarantine:
+		m.quarantine.remove(it)
 		m.busy--
 		m.fenced(it)
 	case phRunning:
@@ -110,14 +119,14 @@ func (m *Machine) leaseLost(it *Item) {
 	}
 }
 
-// notOurs reports that an item's claim was lost, or has ended by our own clock, while its handler still runs: whoever has the
-// claim needs the message. Inside a transaction the row's lock is the claim.
+// notOurs reports that an item's claim was lost, or has ended by our own clock, while its handler still runs. The worker
+// that has the claim needs the message. Inside a transaction the row's lock is the claim.
 func (m *Machine) notOurs(it *Item) bool {
 	return it.lost || it.phase == phRunning && it.leaseEnd > 0 && it.leaseEnd <= m.now
 }
 
-// prolongVisibility keeps every delivery in flight invisible to others: best effort, from the return of Receive. A
-// failure stops nothing that runs.
+// prolongVisibility keeps every delivery in flight invisible to others: best effort, from the return of Receive. A failure
+// does not stop a run.
 func (m *Machine) prolongVisibility() {
 	if m.prolong || !m.cfg.Extends {
 		return
@@ -133,7 +142,7 @@ func (m *Machine) prolongVisibility() {
 	}
 	if len(items) > 0 {
 		m.prolong = true
-		m.act(Action{Kind: ActionProlong, Items: items, Receipts: receipts})
+		m.do(Action{Kind: ActionProlong, Items: items, Receipts: receipts})
 	}
 }
 
@@ -143,7 +152,7 @@ func (m *Machine) onProlonged(ev *Event) {
 		it.refs--
 		o := ev.outcome(i)
 		if it.ended {
-			m.retire(it)
+			m.reuse(it)
 			continue
 		}
 		m.observe(TraceEvent{Kind: TraceProlonged, Item: it, Outcome: o, After: m.cfg.Visibility, Err: ev.Err})
@@ -157,7 +166,7 @@ func (m *Machine) onProlonged(ev *Event) {
 	}
 }
 
-// scan looks at every deadline and finds the next one.
+// scan checks every deadline and finds the next one.
 func (m *Machine) scan() {
 	m.scanAt = never
 	for it := m.head; it != nil; {
@@ -187,7 +196,7 @@ func (m *Machine) deadlines(it *Item) {
 		}
 	case phFinishing, phSettling:
 		m.wakeEnd(it)
-	case phReady:
+	case phQuarantine:
 		if it.leaseEnd <= m.now {
 			m.leaseLost(it)
 			return
@@ -204,7 +213,7 @@ func (m *Machine) runDeadlines(it *Item) {
 	}
 	if end := it.startedAt + m.cfg.MaxRuntime; end <= m.now {
 		it.noExtend = true // FM8: a wedged handler does not keep its claim forever
-		m.letIn(it)
+		m.endQuarantine(it)
 		m.cancel(it, CauseTimeout)
 	} else {
 		m.scanBy(end)
@@ -228,36 +237,36 @@ func (m *Machine) runDeadlines(it *Item) {
 func (m *Machine) cancel(it *Item, c Cause) {
 	if it.cancelled == NoCause {
 		it.cancelled = c
-		m.act(Action{Kind: ActionCancel, Item: it, Cause: c})
+		m.do(Action{Kind: ActionCancel, Item: it, Cause: c})
 	}
 }
 
-// expire drops an unstarted delivery past its own visibility: somebody else has it by now, or will (FM27). Nothing is
+// expire drops an unstarted delivery past its own visibility: it is redelivered to another worker (FM27). Nothing is
 // written.
 func (m *Machine) expire(it *Item) {
 	m.dequeue(it)
 	if it.holds() {
-		m.leaveTwin(it)
+		m.leaveLeader(it)
 		m.releaseUnstarted(it, Expired)
 		return
 	}
 	m.counts.Returned++
-	it.note = TraceEvent{Decision: Expired}
+	it.trace = TraceEvent{Decision: Expired}
 	m.decide(it)
-	m.gone(it)
+	m.recycle(it)
 }
 
 // dequeue takes an unstarted item out of its lane's queue.
 func (m *Machine) dequeue(it *Item) {
 	if it.phase == phHeld {
-		m.ready.remove(it)
+		m.quarantine.remove(it)
 	}
 	if it.phase == phQueued {
 		m.lanes[it.lane].claims.remove(it)
 		m.lanes[it.lane].tx.queue.remove(it)
 		m.claimable--
 		it.phase = phHeld
-		m.letGo(it)
+		m.releaseShare(it)
 	}
 	if it.phase == phWaiting {
 		m.leavePool(it)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestFM8_LostClaimsKeepNobodyOut: once its claim is lost, or has ended by its own clock, a worker whose handler still runs
-// no longer keeps the message from others. A run that was only told to end still owns its claim.
+// no longer keeps the message from others. A run that was only cancelled still owns its claim.
 func TestFM8_LostClaimsKeepNobodyOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*fixture)
@@ -39,7 +39,7 @@ func TestFM8_LostClaimsKeepNobodyOut(t *testing.T) {
 				p := r.take(machine.ActionProlong)
 				r.step(machine.Event{Kind: machine.Prolonged, Items: p.Items, Outcomes: []driver.Outcome{driver.Applied}, Sent: r.now})
 			}
-			r.open = nil // extensions are not answered any more
+			r.open = nil // extensions get no response anymore
 			r.pass(visible)
 			if got := r.has(machine.ActionProlong) > 0; got != c.kept {
 				t.Errorf("kept from others: %v, want %v", got, c.kept)

@@ -2,17 +2,17 @@ package machine
 
 import "time"
 
-// This file bounds how often runs are started, altogether and for the messages of each pool, and how many of a pool's may
-// run at once. Whoever has to wait does so unclaimed (law 1), with its visibility kept alive, and lets others pass. A
-// pool never has more in its lane's queue than may start now, so that nothing else has to know of pools.
+// This file bounds how often runs start, in all and for each pool, and how many of a pool's messages run at once. A message
+// that has to wait is not claimed (law 1), its visibility is extended, and others pass it. A pool never has more items in
+// its lane's queue than may start now, so the rest of the machine need not know about pools.
 
-// bucket is a token bucket counted in time: a start costs every, and no more than burst starts are saved up.
+// bucket is a token bucket counted in time: a start costs every, and at most burst starts are saved.
 type bucket struct {
 	credit, at time.Duration
 	filled     bool // it was used before: a fresh one is full
 }
 
-// fill adds what was saved up since it was looked at last.
+// fill adds the credit since the last call.
 func (b *bucket) fill(now, every time.Duration, burst int) {
 	full := every * time.Duration(burst)
 	if !b.filled {
@@ -23,7 +23,7 @@ func (b *bucket) fill(now, every time.Duration, burst int) {
 	b.at = now
 }
 
-// whole is how many may start now.
+// whole is how many starts the bucket allows now.
 func (b *bucket) whole(now, every time.Duration, burst int) int {
 	if every == 0 {
 		return noLimit
@@ -32,34 +32,34 @@ func (b *bucket) whole(now, every time.Duration, burst int) int {
 	return int(max(b.credit, 0) / every)
 }
 
-// due is when the next one may start; it is to be asked after whole, in the same step.
+// due is when the next start is allowed. Call it after whole, in the same step.
 func (b *bucket) due(every time.Duration) time.Duration { return b.at + every - b.credit }
 
 const noLimit = 1 << 30
 
-// pool is those who share a limit.
+// pool is the messages that share a limit.
 type pool struct {
 	name    string
-	taken   int   // that are claimed, run, or belong to an open transaction
+	taken   int   // claimed, running, or in an open transaction
 	queued  int   // in their lanes' queues
 	waiting deque // in order of arrival
 	starts  bucket
 	blocked bool // is in Machine.blocked
-	resting int  // how often it became idle: names its last entry in Machine.idle
+	resting int  // how often it became idle: identifies its last entry in Machine.idle
 }
 
-// idlePool remembers when a pool became idle: it is forgotten when its bucket is full again.
+// idlePool records when a pool became idle. The pool is forgotten when its bucket is full again.
 type idlePool struct {
 	p       *pool
 	resting int
 	at      time.Duration
 }
 
-// maxPools is how many pools are remembered that have nobody in flight. Of more the oldest are forgotten before their buckets
-// are full: their next messages may then come as a new pool's.
+// maxPools is how many pools without items in flight are remembered. Beyond that the oldest are forgotten before their
+// buckets are full: their next messages then start with a full bucket.
 const maxPools = 1 << 16
 
-// gate is what an item holds of its pool.
+// gate is an item's share of its pool.
 type gate uint8
 
 const (
@@ -81,7 +81,7 @@ func (m *Machine) fits(p *pool) int {
 
 // joinPool lets an item queue up, or wait for its pool.
 func (m *Machine) joinPool(it *Item) (now bool) {
-	if it.Pool == "" || it.condemned != nil || !m.pooled() {
+	if it.Pool == "" || it.txFailure != nil || !m.pooled() {
 		return true
 	}
 	p := m.pools[it.Pool]
@@ -110,13 +110,13 @@ func (m *Machine) joinPool(it *Item) (now bool) {
 	return false
 }
 
-// putOff gives a delivery back of which too many wait, so that one pool cannot fill the hand: for about as long as half of
-// those before it take, so that its pool does not run dry. Where deliveries are counted they have to be few, as those of
-// busy keys.
+// putOff returns a delivery when too many wait, so that one pool cannot take all the room in flight. The delay is about half
+// of the time that those before it take, so that its pool does not run dry. If the broker counts deliveries it doubles with
+// each, as in busyElsewhere.
 func (m *Machine) putOff(it *Item, p *pool) {
 	each := m.cfg.PoolEvery
 	if each == 0 {
-		each = m.pace / time.Duration(m.cfg.PoolConcurrency)
+		each = m.avgHandler / time.Duration(m.cfg.PoolConcurrency)
 	}
 	after, most := time.Duration(p.waiting.len()+1)*each/2, m.cfg.Lease
 	if m.cfg.Redrives {
@@ -126,17 +126,17 @@ func (m *Machine) putOff(it *Item, p *pool) {
 		}
 	}
 	after = max(min(after, most), time.Second)
-	m.giveBack(it, after+jitter(m.cfg.Nonce(), after/4))
+	m.returnDelivery(it, after+jitter(m.cfg.Nonce(), after/4))
 }
 
-// wakePool makes sure that a pool is looked at when its bucket has something for those who wait.
+// wakePool makes sure that a pool is checked when its bucket allows the next start.
 func (m *Machine) wakePool(p *pool) {
 	if m.cfg.PoolEvery > 0 && p.starts.whole(m.now, m.cfg.PoolEvery, m.cfg.PoolBurst) <= p.queued {
 		m.poolAt = min(m.poolAt, max(p.starts.due(m.cfg.PoolEvery)+time.Duration(p.queued)*m.cfg.PoolEvery, m.now+1))
 	}
 }
 
-// flowOn queues up those of a pool who may go on.
+// flowOn queues the waiting items of a pool that may start.
 func (m *Machine) flowOn(p *pool) {
 	for p.waiting.len() > 0 && m.fits(p) > 0 {
 		it := p.waiting.pop()
@@ -153,7 +153,7 @@ func (m *Machine) flowOn(p *pool) {
 	}
 }
 
-// flowPools looks at the pools in which somebody waits.
+// flowPools checks the pools with waiting items.
 func (m *Machine) flowPools() {
 	m.poolAt = never
 	all := m.blocked
@@ -167,7 +167,7 @@ func (m *Machine) flowPools() {
 	clear(all[len(m.blocked):])
 }
 
-// take marks an item as one that is about to run.
+// take charges an item that is about to run to the limits.
 func (m *Machine) take(it *Item) {
 	it.paid = true
 	if m.cfg.Every > 0 {
@@ -192,15 +192,16 @@ func (m *Machine) take(it *Item) {
 	}
 }
 
-// letGo returns what an item holds of the limits: it ran, or will not. What it did not use of the rates is for others.
-func (m *Machine) letGo(it *Item) {
-	if p := m.drop(it); p != nil {
+// releaseShare returns an item's share of the limits: it ran, or will not. If it was charged to the rates and did not run,
+// it is refunded.
+func (m *Machine) releaseShare(it *Item) {
+	if p := m.dropShare(it); p != nil {
 		m.flowOn(p)
 		m.retirePool(p)
 	}
 }
 
-func (m *Machine) drop(it *Item) *pool {
+func (m *Machine) dropShare(it *Item) *pool {
 	if m.brk.trial == it {
 		m.brk.trial = nil
 	}
@@ -225,19 +226,19 @@ func (m *Machine) drop(it *Item) *pool {
 	return p
 }
 
-// requeued is letGo for an item that is put back at the head of its queue: if it is still to run, its place is its own.
+// requeued is releaseShare for an item that goes back to the head of its queue. If it is still to run, it keeps its place.
 func (m *Machine) requeued(it *Item) {
-	if it.condemned != nil {
-		m.letGo(it)
+	if it.txFailure != nil {
+		m.releaseShare(it)
 		return
 	}
-	if m.drop(it); it.pool != nil {
+	if m.dropShare(it); it.pool != nil {
 		it.pool.queued++
 		it.gate = gateQueued
 	}
 }
 
-// leavePool takes an item out of those who wait.
+// leavePool takes an item out of those that wait for its pool.
 func (m *Machine) leavePool(it *Item) {
 	it.pool.waiting.remove(it)
 	m.waiting--
@@ -245,10 +246,10 @@ func (m *Machine) leavePool(it *Item) {
 	m.retirePool(it.pool)
 }
 
-// retirePool forgets pools that have nobody in flight and could start as many as a new one.
+// retirePool forgets pools without items in flight whose buckets are full.
 func (m *Machine) retirePool(p *pool) {
 	if p.taken+p.queued+p.waiting.len() > 0 || m.pools[p.name] != p {
-		return // forgotten while one that has to run alone had given up its share: the name is another pool's by now
+		return // forgotten while an item in quarantine had released its share: the name is another pool's by now
 	}
 	if m.cfg.PoolEvery == 0 {
 		delete(m.pools, p.name)
@@ -274,7 +275,8 @@ func (m *Machine) retirePool(p *pool) {
 // mayStart is how many runs the rate allows to start now.
 func (m *Machine) mayStart() int { return m.starts.whole(m.now, m.cfg.Every, m.cfg.Burst) }
 
-// ahead bounds what is fetched by what the rate lets start in the next two seconds: what waits here is kept from others.
+// ahead bounds what is fetched by the starts that the rate allows in the next two seconds: a delivery that waits here is
+// kept from other workers.
 func (m *Machine) ahead(most int) int {
 	if m.cfg.Every == 0 {
 		return most

@@ -15,7 +15,7 @@ func pooled(id, pool string) machine.Arrival {
 	return a
 }
 
-// runningOf is how many handlers of a pool run.
+// runningOf is the number of running handlers of a pool.
 func (r *fixture) runningOf(pool string) (n int) {
 	for _, a := range r.open {
 		if a.Kind == machine.ActionRun && a.Item.Pool == pool {
@@ -25,8 +25,8 @@ func (r *fixture) runningOf(pool string) (n int) {
 	return n
 }
 
-// answer answers everything but handlers and receives.
-func (r *fixture) answer() {
+// completeAll completes all actions but handlers and receives.
+func (r *fixture) completeAll() {
 	r.t.Helper()
 	for {
 		switch {
@@ -59,7 +59,7 @@ func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
 		t.Fatalf("%d claimed of a pool of two", len(a.Claims))
 	}
 	r.receive(pooled("b0", "B"), pooled("b1", "B"), pooled("b2", "B"))
-	r.answer()
+	r.completeAll()
 	if a, b := r.runningOf("A"), r.runningOf("B"); a != 2 || b != 2 {
 		t.Fatalf("%d of A and %d of B run", a, b)
 	}
@@ -71,14 +71,14 @@ func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
 	order := []string{"a0", "a1", "a2", "a3", "a4", "a5"}
 	for i, key := range order {
 		r.ran(key, machine.Result{})
-		r.answer()
+		r.completeAll()
 		if n := r.runningOf("A"); n != min(2, len(order)-1-i) {
 			t.Fatalf("%d of A run after %s", n, key)
 		}
 	}
 	for _, key := range []string{"b0", "b1", "b2"} {
 		r.ran(key, machine.Result{})
-		r.answer()
+		r.completeAll()
 	}
 	if l := r.m.Load(); l.Waiting != 0 || r.m.InFlight() != 0 {
 		t.Fatalf("%+v", l)
@@ -92,33 +92,33 @@ func TestPoolRate(t *testing.T) {
 	})
 	r.warm()
 	r.receive(pooled("a0", "A"), pooled("a1", "A"), pooled("a2", "A"), pooled("a3", "A"), pooled("b0", "B"))
-	r.answer()
+	r.completeAll()
 	if a, b := r.runningOf("A"), r.runningOf("B"); a != 2 || b != 1 {
 		t.Fatalf("%d of A and %d of B run", a, b)
 	}
 	for _, key := range []string{"a0", "a1", "b0"} {
 		r.ran(key, machine.Result{})
 	}
-	r.answer()
+	r.completeAll()
 	for i, key := range []string{"a2", "a3"} {
 		for range 9 {
 			r.live(time.Second)
-			r.answer()
+			r.completeAll()
 		}
 		if n := r.runningOf("A"); n != 0 {
 			t.Fatalf("%d of A run too early", n)
 		}
 		r.live(time.Second)
-		r.answer()
+		r.completeAll()
 		if n := r.runningOf("A"); n != 1 {
 			t.Fatalf("%d of A run after %d0 s", n, i+1)
 		}
 		r.ran(key, machine.Result{})
-		r.answer()
+		r.completeAll()
 	}
 }
 
-// TestRateCountsRunsOnly: a duplicate that is answered from its record gives its turn back.
+// TestRateCountsRunsOnly: a duplicate that is replayed from its record is refunded.
 func TestRateCountsRunsOnly(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Every, c.Burst = time.Second, 1 })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
@@ -133,7 +133,7 @@ func TestRateCountsRunsOnly(t *testing.T) {
 		t.Fatal("the third one does not run, though no run was started before")
 	}
 	r.ran("c", machine.Result{})
-	r.answer()
+	r.completeAll()
 	for i := range 3 {
 		r.receive(message("n", fmt.Sprint("n", i)))
 		r.none(machine.ActionClaim, "the next run is due in a second")
@@ -142,11 +142,11 @@ func TestRateCountsRunsOnly(t *testing.T) {
 		r.pass(time.Millisecond)
 		r.claim(nil)
 		r.ran(fmt.Sprint("n", i), machine.Result{})
-		r.answer()
+		r.completeAll()
 	}
 }
 
-// TestPoolsAreBounded: too many that wait are returned for a while, and pools that nobody belongs to are forgotten.
+// TestPoolsAreBounded: if too many wait, the others are returned for a while. Pools without items are forgotten.
 func TestPoolsAreBounded(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) {
 		c.Concurrency, c.Batch, c.InFlight, c.PoolConcurrency = 2, 4, 4, 1
@@ -173,14 +173,14 @@ func TestPoolsAreBounded(t *testing.T) {
 		t.Fatalf("%d returned, %+v", given, l)
 	}
 	r.receive(pooled("b", "B"))
-	r.answer()
+	r.completeAll()
 	if r.runningOf("B") != 1 {
 		t.Fatal("a full hand of A keeps B from running")
 	}
 }
 
-// TestPoolsGiveUpWhatIsNotRun: busy, given up, drained or expired, nobody keeps a place that is not used.
-func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
+// TestPoolsAreRefundedWhatIsNotRun: busy, failed, drained or expired, an item that does not run returns its share.
+func TestPoolsAreRefundedWhatIsNotRun(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.PoolConcurrency = 1; c.Extends = false })
 	r.receive(pooled("1", "A"), pooled("2", "A"), pooled("3", "A"))
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, time.Second })
@@ -197,7 +197,7 @@ func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	r.ran("2", machine.Result{})
-	r.answer()
+	r.completeAll()
 	r.open = r.only(machine.ActionReceive)
 	r.receive(pooled("4", "A"), pooled("5", "A"))
 	r.claim(nil)
@@ -206,13 +206,13 @@ func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
 		t.Fatalf("settled %+v", s)
 	}
 	r.ran("4", machine.Result{})
-	r.answer()
+	r.completeAll()
 	if r.m.InFlight() != 0 || r.m.Load().Waiting != 0 {
 		t.Fatalf("%d in flight", r.m.InFlight())
 	}
 }
 
-// TestPoolsKeepOrder: an ordered group whose head waits for its pool waits with it, in a batch, too.
+// TestPoolsKeepOrder: an ordered group whose head waits for its pool waits with it, in a batch too.
 func TestPoolsKeepOrder(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) {
 		c.Mode, c.Batched, c.PoolConcurrency, c.Batch = machine.Open, true, 1, 8
@@ -257,7 +257,7 @@ func TestPoolsKeepOrder(t *testing.T) {
 	}
 }
 
-// TestRateOfRunsInBatches: members of a transaction count, each.
+// TestRateOfRunsInBatches: each member of a transaction counts.
 func TestRateOfRunsInBatches(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) {
 		c.Mode, c.Batched, c.Batch, c.InFlight, c.Every, c.Burst = machine.Open, true, 8, 24, time.Second, 3
@@ -268,7 +268,7 @@ func TestRateOfRunsInBatches(t *testing.T) {
 	}
 }
 
-// TestPoolRateCountsRunsOnly: a duplicate gives its turn back to its pool.
+// TestPoolRateCountsRunsOnly: a duplicate is refunded by its pool.
 func TestPoolRateCountsRunsOnly(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.PoolEvery, c.PoolBurst = time.Hour, 1 })
 	r.receive(pooled("1", "A"), pooled("2", "A"))
@@ -279,21 +279,21 @@ func TestPoolRateCountsRunsOnly(t *testing.T) {
 	}
 }
 
-// TestPoolOfOneThatWaitsForQuietIsForgottenAlone: who may have killed its process gives up its claim and its share, so that
-// its pool may be forgotten and made anew meanwhile; when it ended the new one still counts those that run.
-func TestPoolOfOneThatWaitsForQuietIsForgottenAlone(t *testing.T) {
+// TestPoolOfAKeyInQuarantineIsForgottenAlone: a key that waits for quarantine releases its claim and its share, so its pool
+// may be forgotten and made anew meanwhile. When it has ended the new pool still counts its running items.
+func TestPoolOfAKeyInQuarantineIsForgottenAlone(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 1 })
 	r.warm()
 	r.receive(pooled("x", "B"), pooled("a", "A"))
-	r.claim(suspects("a"))
+	r.claim(crashedTwice("a"))
 	r.finish(driver.Applied) // given up: x runs
 	r.receive(pooled("b", "A"))
 	r.ran("x", machine.Result{})
-	r.claim(suspects("a")) // alone
+	r.claim(crashedTwice("a")) // alone
 	r.ran("a", machine.Result{})
-	r.answer()
+	r.completeAll()
 	r.receive(pooled("c", "A"), pooled("d", "A"))
-	r.answer()
+	r.completeAll()
 	if n := r.runningOf("A"); n != 1 {
 		t.Fatalf("%d of a pool of one run", n)
 	}

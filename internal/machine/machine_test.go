@@ -22,7 +22,7 @@ func TestClaimsOnlyForFreeSlotsAndInBatches(t *testing.T) {
 	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "c" {
 		t.Fatalf("claimed %v for the slot that became free", a.Claims)
 	}
-	// While a finish is under way the next ones gather.
+	// While a finish is in flight the next ones gather.
 	r.ran("b", machine.Result{})
 	r.ran("c", machine.Result{})
 	if n := r.has(machine.ActionFinish); n != 1 {
@@ -53,41 +53,6 @@ func TestOneDeliveryFromFetchToSettle(t *testing.T) {
 	}
 }
 
-func TestFM15_TwinWaitsForItsTwin(t *testing.T) {
-	r := newFixture(t, nil)
-	same, other := message("2", "a"), message("3", "a")
-	first := message("1", "a")
-	first.Fingerprint, same.Fingerprint, other.Fingerprint = "r001x", "r001x", "r001y"
-	r.receive(first, same, other)
-	if a := r.claim(nil); len(a.Claims) != 1 {
-		t.Fatalf("%d claims for one key in one process", len(a.Claims))
-	}
-	r.ran("a", machine.Result{})
-	r.finish(driver.Applied)
-	r.settle(driver.Applied)
-	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Receipt != "2" {
-		t.Fatalf("settled %+v: only the twin with the same payload is done", a.Settlements)
-	}
-	r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Mismatch })
-	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Dead || s.DeadLetter.Kind != driver.DeadLetterMismatch {
-		t.Fatalf("the twin with another payload was settled with %+v", s)
-	}
-}
-
-func TestFM15_TwinAsksTheStoreWhenItsTwinFailed(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(message("1", "a"), message("2", "a"))
-	r.claim(nil)
-	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
-	r.finish(driver.Applied)
-	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Retry {
-		t.Fatalf("settlement %+v", s)
-	}
-	if a := r.claim(nil); a.Claims[0].DeliveryID != "2" {
-		t.Fatalf("claim %+v", a.Claims[0])
-	}
-}
-
 func TestFM16_BusyIsDeferredNeverAcked(t *testing.T) {
 	for _, c := range []struct {
 		redrives      bool
@@ -111,50 +76,7 @@ func TestFM16_BusyIsDeferredNeverAcked(t *testing.T) {
 	}
 }
 
-func TestFM60_GroupStopsAtAFailure(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), message("3", "c"))
-	if a := r.claim(nil); len(a.Claims) != 2 || a.Claims[0].Key.Raw != "a" || a.Claims[1].Key.Raw != "c" {
-		t.Fatalf("claimed %+v: only the head of a group is claimed (law 13)", a.Claims)
-	}
-	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
-	r.finish(driver.Applied)
-	r.settle(driver.Applied)
-	if s := r.settle(driver.Applied).Settlements[0]; s.Receipt != "2" || s.Action != driver.Defer {
-		t.Fatalf("the follower was settled with %+v", s)
-	}
-	r.none(machine.ActionClaim, "a stopped group stays stopped")
-}
-
-func TestGroupGoesOnAfterASuccess(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
-	r.claim(nil)
-	r.ran("a", machine.Result{})
-	r.finish(driver.Applied)
-	r.none(machine.ActionClaim, "the next of a group waits until the first is settled")
-	r.settle(driver.Applied)
-	if a := r.claim(nil); a.Claims[0].Key.Raw != "b" {
-		t.Fatalf("claimed %+v", a.Claims)
-	}
-}
-
-func TestBusyHeadOfAGroupIsKeptInHand(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
-	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, 2*time.Second })
-	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Receipt != "2" {
-		t.Fatalf("settled %+v", a.Settlements)
-	}
-	r.pass(time.Second)
-	r.none(machine.ActionClaim, "it is busy for two seconds")
-	r.pass(3 * time.Second)
-	if a := r.claim(nil); a.Claims[0].Key.Raw != "a" {
-		t.Fatalf("claimed %+v", a.Claims)
-	}
-}
-
-func TestFM31_NoResponseClaimIsRepeatedWithItsNonce(t *testing.T) {
+func TestFM31_UnknownClaimIsRepeatedWithItsNonce(t *testing.T) {
 	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	a := r.take(machine.ActionClaim)
@@ -178,7 +100,7 @@ func TestFM34_StoreDownPausesPollingAndResumesHalfOpen(t *testing.T) {
 	r.receive(message("1", "a"), message("2", "b"))
 	a := r.take(machine.ActionClaim)
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errBoom})
-	r.receive() // the poll that was under way comes back empty
+	r.receive() // the poll in flight returns nothing
 	for range 5 {
 		r.pass(4 * time.Second)
 		p := r.take(machine.ActionClaim)
@@ -232,8 +154,8 @@ func TestFM35_NoResponseFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	if last < time.Second+lease-guard {
 		t.Fatalf("it gave up at %v, before its own deadline", last)
 	}
-	r.none(machine.ActionSettle, "nobody knows: no ack, no release (law 4)")
-	r.none(machine.ActionFinish, "nobody knows: no ack, no release (law 4)")
+	r.none(machine.ActionSettle, "the outcome is unknown: no ack, no release (law 4)")
+	r.none(machine.ActionFinish, "the outcome is unknown: no ack, no release (law 4)")
 	if n := r.m.Counts(); n.Fenced != 1 || n.Effects != 0 {
 		t.Fatalf("counts %+v", n)
 	}
@@ -266,14 +188,14 @@ func TestFM9_LeaseIsBelievedFromBeforeTheRequest(t *testing.T) {
 	if d := r.take(machine.ActionRun).Job.Deadline; d != sent+lease-guard {
 		t.Fatalf("deadline %v, want %v (law 7)", d, sent+lease-guard)
 	}
-	// No extension is answered: at its own deadline the machine stops the run.
+	// No extension gets a response: at its own deadline the machine stops the run.
 	r.pass(lease)
 	if c := r.take(machine.ActionCancel); c.Cause != machine.CauseFenced {
 		t.Fatalf("cause %d", c.Cause)
 	}
 }
 
-func TestFM36_SlowClaimIsGivenBackUnstarted(t *testing.T) {
+func TestFM36_SlowClaimIsReturnedUnstarted(t *testing.T) {
 	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	a := r.take(machine.ActionClaim)
@@ -393,7 +315,7 @@ func TestRecoveredCompletionClosesItsDeadLetter(t *testing.T) {
 	}
 }
 
-// FM19: an ack that is never answered is repeated, then given up and counted: the record answers the redelivery.
+// FM19: an ack that never gets a response is repeated, then given up and counted. The record replays the redelivery.
 func TestFM19_SettlingGivesUp(t *testing.T) {
 	r := newFixture(t, nil)
 	r.begin("a")

@@ -18,7 +18,7 @@ func (r *fixture) beats(d time.Duration) {
 	}
 }
 
-// quarantined receives keys that were taken over so many times, and gives their claims up.
+// quarantined receives keys that were taken over that many times, and completes the release of their claims.
 func (r *fixture) quarantined(takeovers int, as ...machine.Arrival) {
 	r.t.Helper()
 	r.receive(as...)
@@ -30,6 +30,78 @@ func (r *fixture) quarantined(takeovers int, as ...machine.Arrival) {
 
 func (r *fixture) takenOver(g *driver.Grant, n int) {
 	g.Takeovers, g.Attempt, g.Unknown, g.Uncertainty = n, n+1, true, n
+}
+
+// crashedTwice marks keys whose runs crashed or lost their lease twice.
+func crashedTwice(keys ...string) func(string, *driver.Grant) {
+	return func(key string, g *driver.Grant) {
+		for _, k := range keys {
+			if k == key {
+				g.Takeovers, g.Attempt, g.Unknown = 2, 3, true
+			}
+		}
+	}
+}
+
+func TestFM83_QuarantinedKeyRunsAlone(t *testing.T) {
+	r := newFixture(t, nil)
+	r.warm()
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
+	r.claim(crashedTwice("a"))
+	if r.has(machine.ActionRun) != 2 {
+		t.Fatalf("%d runs, want the two others", r.has(machine.ActionRun))
+	}
+	// It does not wait with a claim: a neighbour that kills the process would be charged to it.
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted || f.Hold.Key.Raw != "a" {
+		t.Fatalf("finish %+v", f)
+	}
+	r.none(machine.ActionSettle, "it stays in flight")
+	r.receive(message("4", "d"))
+	r.ran("b", machine.Result{})
+	r.none(machine.ActionClaim, "nothing is claimed while a key waits for quarantine")
+	r.ran("c", machine.Result{})
+	if a := r.claim(crashedTwice("a")); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+	r.none(machine.ActionClaim, "it runs alone")
+	r.ran("a", machine.Result{})
+	if a := r.claim(nil); a.Claims[0].Key.Raw != "d" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+}
+
+func TestFM83_TwoKeysInQuarantineRunOneAfterTheOther(t *testing.T) {
+	r := newFixture(t, nil)
+	r.receive(message("1", "a"), message("2", "b"))
+	r.claim(crashedTwice("a", "b"))
+	r.none(machine.ActionRun, "neither may be charged with the other's death")
+	r.finish(driver.Applied)
+	first := r.claim(crashedTwice("a", "b"))
+	if len(first.Claims) != 1 || r.has(machine.ActionRun) != 1 {
+		t.Fatalf("%d claims, %d runs", len(first.Claims), r.has(machine.ActionRun))
+	}
+	r.ran(first.Claims[0].Key.Raw, machine.Result{})
+	if second := r.claim(crashedTwice("a", "b")); len(second.Claims) != 1 || second.Claims[0].Key == first.Claims[0].Key {
+		t.Fatalf("claimed %+v", second.Claims)
+	}
+}
+
+func TestFM83_TheOnlyKeyIsQuarantinedAtOnce(t *testing.T) {
+	r := newFixture(t, nil)
+	r.receive(message("1", "a"))
+	r.claim(crashedTwice("a"))
+	r.none(machine.ActionFinish, "it is alone")
+	r.ran("a", machine.Result{})
+}
+
+func TestFM83_ExhaustedByTakeoversIsUncertain(t *testing.T) {
+	r := newFixture(t, nil)
+	r.receive(message("1", "a"))
+	r.claim(func(_ string, g *driver.Grant) { g.Takeovers, g.Attempt, g.Unknown = 5, 6, true })
+	r.none(machine.ActionRun, "its attempts are spent")
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
+		t.Fatalf("finish %+v (law 12)", f)
+	}
 }
 
 func TestFM83_ARunThatOutlivesItsQuarantineLetsOthersIn(t *testing.T) {
@@ -54,7 +126,7 @@ func TestFM83_ARunThatOutlivesItsQuarantineLetsOthersIn(t *testing.T) {
 	}
 }
 
-// TestFM83_QuarantineDoubles: what kills its process late is found too, because it is left alone for longer each time.
+// TestFM83_QuarantineDoubles: a key that kills its process late is found too, because its quarantine is longer each time.
 func TestFM83_QuarantineDoubles(t *testing.T) {
 	for uncertainty, want := range map[int]uint32{0: 1, 2: 1, 3: 2, 5: 8, 1000: 1 << 20} {
 		if got := driver.QuarantineBeats(uncertainty); got != want {
@@ -71,7 +143,7 @@ func TestFM83_QuarantineDoubles(t *testing.T) {
 	r.take(machine.ActionClaim)
 }
 
-// TestFM83_TheLastRunIsAllAlone: the first run in quarantine may start beside what has run for long. One after which the key
+// TestFM83_TheLastRunIsAllAlone: the first run in quarantine may start beside runs that have lasted for long. One after which the key
 // may be given up may not; but it does not keep the others from their work until they are done.
 func TestFM83_TheLastRunIsAllAlone(t *testing.T) {
 	r := newFixture(t, nil)
@@ -123,9 +195,9 @@ func TestFM83_TurnsAreShared(t *testing.T) {
 	}
 }
 
-// TestFM64_DrainGivesQuarantineBack: a key that waits for its turn, or for the answer of its claim, is returned unstarted.
-func TestFM64_DrainGivesQuarantineBack(t *testing.T) {
-	for _, stage := range []string{"releasing", "waiting", "claiming", "unanswered"} {
+// TestFM64_DrainReturnsQuarantine: a key that waits for its turn, or for the outcome of its claim, is returned unstarted.
+func TestFM64_DrainReturnsQuarantine(t *testing.T) {
+	for _, stage := range []string{"releasing", "waiting", "claiming", "no response"} {
 		t.Run(stage, func(t *testing.T) {
 			r := newFixture(t, nil)
 			r.receive(deadLetters("a b")...)
@@ -145,7 +217,7 @@ func TestFM64_DrainGivesQuarantineBack(t *testing.T) {
 				if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted {
 					t.Fatalf("finished %+v", f)
 				}
-			case "unanswered":
+			case "no response":
 				c := r.take(machine.ActionClaim)
 				r.step(machine.Event{Kind: machine.Claimed, Items: c.Items, Err: errBoom})
 			case "waiting":

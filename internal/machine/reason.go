@@ -7,16 +7,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file writes down why a message became a dead letter. A person reads it weeks later, without the log.
+// This file formats why a message became a dead letter. An operator reads it weeks later, without the log.
 
-// The bounds of what a dead letter says of the errors behind the one that ended it.
+// The bounds of the causes in a dead letter's reason.
 const (
 	maxCauses     = 16
 	maxCauseBytes = 1 << 10 // of each
 )
 
-// explained adds every error that err wraps to a reason, each on a line of its own: those of joined errors one after the
-// other. What only begins the text of the error around it is told there already.
+// explained adds every error that err wraps to a reason, each on a line of its own, joined errors one after the other. An
+// error whose text begins that of the error around it is left out.
 func explained(reason string, err error) string {
 	causes := appendCauses(nil, err)
 	if len(causes) == 0 {
@@ -30,11 +30,11 @@ func appendCauses(out []string, err error) []string {
 		return out
 	}
 	outer := err.Error()
-	add := func(inner error, told bool) {
+	add := func(inner error, sole bool) {
 		if inner == nil || len(out) >= maxCauses {
 			return
 		}
-		if text := inner.Error(); text != "" && (!told || !strings.HasPrefix(outer, text)) {
+		if text := inner.Error(); text != "" && (!sole || !strings.HasPrefix(outer, text)) {
 			if len(text) > maxCauseBytes {
 				text = strings.ToValidUTF8(text[:maxCauseBytes], "") + "…"
 			}
@@ -53,7 +53,7 @@ func appendCauses(out []string, err error) []string {
 	return out
 }
 
-// explain tells a dead letter that is on its way out what is behind its error.
+// explain adds the causes of a run's error to its dead letter's reason.
 func (m *Machine) explain(it *Item, r *Result) {
 	if l := it.settlement.DeadLetter; l != nil && r.Err != nil {
 		l.Reason = explained(l.Reason, r.Err)
@@ -64,7 +64,7 @@ func (m *Machine) explain(it *Item, r *Result) {
 const otherPayload = "the key was executed with another body, and this one had no effect; set a fingerprint (of the body, or of " +
 	"the fields that must not differ) to dead-letter such messages"
 
-// notInDeadLetter tells of a duplicate of a key with a dead letter, which has the message of the run, that it said something else.
+// notInDeadLetter is added to the reason of a duplicate whose body differs from that in the key's dead letter.
 func notInDeadLetter(g *driver.Grant) string {
 	if !g.OtherPayload {
 		return ""
@@ -72,15 +72,14 @@ func notInDeadLetter(g *driver.Grant) string {
 	return " (this message has another body, which is in no dead letter)"
 }
 
-// The bounds of what is compared of a reason, and of what is read for that.
+// The bounds of the words that are compared of a reason, and of the text that is read for them.
 const (
 	maxCommon  = 256
 	maxCompare = 4 << 10
 )
 
-// commonReason is what two failures for the same reason have in common, whatever message they are of: the plain words of the
-// first line. What is in quotes, and words with a digit or another sign in them, are left out; so are the words of the
-// message's own key and id.
+// commonReason is what failures of different messages for one reason have in common: the plain words of the first line. Text
+// in quotes, words with a digit or another sign, and the words of the message's own key and id are left out.
 func commonReason(text string, own ...string) string {
 	text, _, _ = strings.Cut(text[:min(len(text), maxCompare)], "\n")
 	var b strings.Builder

@@ -7,33 +7,33 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file keeps what the store will not do for one message from stopping the others (protocol section 3). An end that
-// was refused, or not answered, several times together with others is written alone, beside the lane's flush. What is
-// refused alone, again and again, while other writes go through is that message's failure. One that waits for an answer
-// about itself has its own time to ask again; the lane goes on.
+// In this file a write that the store refuses for one message does not stop the others (protocol section 3). An end that was
+// refused, or got no response, several times together with others is written alone, next to the lane's flush. If it is
+// refused alone, again and again, while other writes succeed, that is its message's failure. An item that waits for the
+// outcome of its own write is retried at its own time; the lane goes on.
 
 const (
 	// refusedTogether is how many flushes of a lane in a row may fail before their ends are written one by one.
 	refusedTogether = 3
 	// refusedBeside is how many times an end is refused alone before that is its message's failure, if the ends of others
-	// were written since the first time; refusedAlone is the same where any write of the store went through since.
+	// were written since the first time. refusedAlone is the same if any write of the store succeeded since.
 	refusedBeside, refusedAlone = 3, 8
 )
 
-// refusal is what an item's end, or its claim, was refused.
+// refusal counts how often an item's end, or its claim, was refused.
 type refusal struct {
 	apart bool // its end is written alone
 	times int  // in a row, alone
-	// Machine.ends and writes before the first of them; answers, after the last claim that failed.
-	ends, writes, answers int
+	// Machine.ends and writes before the first of them; responses, after the last claim that failed.
+	ends, writes, responses int
 }
 
-// refusedOnce reports an error of a write that certainly did not happen, though the store can write.
+// refusedOnce reports that a write definitely did not happen, though the store can write.
 func refusedOnce(err error) bool {
 	return errors.Is(err, driver.ErrNotCommitted) && !errors.Is(err, driver.ErrOutage)
 }
 
-// mayBlame reports a refusal that can be an item's own. A lock that others hold is nobody's fault.
+// mayBlame reports that a refusal can be the message's failure. A lock that others hold is not.
 func mayBlame(err error) bool { return refusedOnce(err) && !errors.Is(err, driver.ErrBlocked) }
 
 // struck counts a refusal of what was written for one item alone, and reports whether it is that item's failure.
@@ -48,7 +48,7 @@ func (m *Machine) struck(it *Item) bool {
 
 // ---- ends ----------------------------------------------------------------------------------------------------------
 
-// pumpApart writes the next end that goes alone.
+// pumpApart writes the next end that is written alone.
 func (m *Machine) pumpApart(i int) {
 	l := &m.lanes[i]
 	if l.writing || l.apart.len() == 0 || m.down && m.now < m.downAt {
@@ -57,14 +57,14 @@ func (m *Machine) pumpApart(i int) {
 	it := l.apart.pop()
 	it.refs++
 	l.writing = true
-	m.act(Action{Kind: ActionFinish, Lane: i, Items: []*Item{it}, Works: []driver.Work{it.work}})
+	m.do(Action{Kind: ActionFinish, Lane: i, Items: []*Item{it}, Works: []driver.Work{it.work}})
 }
 
-// unfinished decides how the ends of a flush that failed as a whole, or of one item of it, are asked for again.
+// unfinished decides how the ends of a flush that failed, as a whole or for some items, are written again.
 func (m *Machine) unfinished(ev *Event, again []*Item, alone bool) {
 	l := &m.lanes[ev.Lane]
 	switch {
-	case ev.Err == nil: // the others were answered
+	case ev.Err == nil: // the outcomes of the others are known
 		for _, it := range again {
 			m.later(it, nil)
 		}
@@ -80,27 +80,27 @@ func (m *Machine) unfinished(ev *Event, again []*Item, alone bool) {
 		}
 		l.doneAt = m.now + delayAfter(ev.Err, l.tries, again[0].nonce)
 		l.tries++
-		l.finishes.pushFront(again)
+		l.finishes.prepend(again)
 	}
 }
 
-// spread counts a failed flush and reports whether its ends are to be written one by one: it failed several times, while
-// other things were heard of the store or it was certainly refused.
+// spread counts a failed flush and reports whether its ends are to be written one by one: it failed several times, and was
+// definitely refused, or the store responded to other requests meanwhile.
 func (m *Machine) spread(l *lane, err error) bool {
 	switch {
 	case mayBlame(err):
 		l.refused++
 	case errors.Is(err, driver.ErrBlocked) && !errors.Is(err, driver.ErrOutage):
-		return false // nobody can write
+		return false // no end can be written
 	default:
-		if l.unheard++; l.unheard == 1 {
-			l.answers = m.answers
+		if l.noResponse++; l.noResponse == 1 {
+			l.responses = m.responses
 		}
 	}
-	if l.refused < refusedTogether && (l.unheard < refusedTogether || m.answers == l.answers) {
+	if l.refused < refusedTogether && (l.noResponse < refusedTogether || m.responses == l.responses) {
 		return false
 	}
-	l.refused, l.unheard = 0, 0
+	l.refused, l.noResponse = 0, 0
 	return true
 }
 
@@ -111,11 +111,11 @@ func (m *Machine) goAlone(it *Item) {
 	m.lanes[it.lane].apart.push(it)
 }
 
-// unwrittenAlone is the failure of an end that was written alone.
+// unwrittenAlone handles the failure of an end that was written alone.
 func (m *Machine) unwrittenAlone(ev *Event, it *Item) {
 	err := fmt.Errorf("finish the attempt of key %q alone: %w", it.Key.Raw, ev.Err)
 	if f := &it.refusal; errors.Is(err, driver.ErrOutage) {
-		// Never its message's failure. Where others are written, it is not the whole store that cannot (one disk is full).
+		// Never its message's failure. If other ends are written, only a part of the store is down (one disk is full).
 		if f.times = 0; m.ends > f.ends {
 			m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: err})
 		} else {
@@ -128,27 +128,27 @@ func (m *Machine) unwrittenAlone(ev *Event, it *Item) {
 	m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: err})
 	switch brings := it.work.Effects != nil || len(it.work.Emit) > 0; {
 	case !brings:
-		// The effect happened elsewhere, and only the record is missing: as long as its lease is ours nobody repeats it.
+		// The effect happened elsewhere, and only the record is missing. While the lease is ours no worker repeats the run.
 		m.later(it, err)
 	case errors.Is(err, driver.ErrBlocked) || !m.struck(it):
 		m.later(it, err)
 	case mayBlame(err):
 		m.judge(it, m.refusedEffects(it, ev, ev.Err))
 	default:
-		// Nobody knows whether it was written: its lease is not extended any more, and the record tells the next one.
+		// The outcome is unknown: its lease is not extended anymore, and the next delivery reads the record.
 		it.noExtend = true
 		m.later(it, err)
 	}
 }
 
-// later has an item asked for again after a pause of its own; the others of its lane go on.
+// later retries an item after a pause of its own. The others of its lane go on.
 func (m *Machine) later(it *Item, err error) {
 	it.wakeAt = m.now + delayAfter(err, it.tries, it.nonce)
 	it.tries++
 	m.scanBy(it.wakeAt)
 }
 
-// wakeEnd has an end written, or a delivery settled, whose pause is over.
+// wakeEnd writes an end, or settles a delivery, when its pause has ended.
 func (m *Machine) wakeEnd(it *Item) {
 	switch {
 	case it.wakeAt == 0:
@@ -170,8 +170,8 @@ func (m *Machine) wakeEnd(it *Item) {
 	}
 }
 
-// refusedEffects is what the refusal of an item's effects is judged as: what the shell makes of it, else a failed run.
-// Collected effects were not written, for certain. A handler without them had its effect elsewhere.
+// refusedEffects is the result of a run whose effects were refused: the shell's, else a failed run. Collected effects were
+// definitely not written. A handler without them had its effect elsewhere.
 func (m *Machine) refusedEffects(it *Item, ev *Event, err error) *Result {
 	r := ev.Result
 	if r.Class == OK {
@@ -184,16 +184,16 @@ func (m *Machine) refusedEffects(it *Item, ev *Event, err error) *Result {
 	return &r
 }
 
-// putOffBlocked makes of a result that of a run whose effects wait for somebody else's lock: nobody's failure. It is tried again
-// later and later, as often as it takes.
+// putOffBlocked makes a result that of a run whose effects wait for another's lock. That is not a failure: it is retried as
+// often as it takes, with a growing delay.
 func (m *Machine) putOffBlocked(it *Item, r *Result, err error) {
 	*r = Result{Class: Deferred, NotApplied: true, Err: err, HasAfter: true, After: m.backoff(max(it.Count-1, 0), it.nonce)}
 }
 
 // ---- open transactions ---------------------------------------------------------------------------------------------
 
-// refusedAlone sets the only member of a transaction aside that was refused again and again while others were committed,
-// and one whose handler waits for somebody else's lock: that is known of it in a batch as well, unless one call handles all.
+// refusedAlone sets the only member of a transaction aside if it was refused again and again while others were committed. It
+// also sets a member aside whose handler waits for another's lock, in a batch too unless one call handles all.
 func (m *Machine) refusedAlone(t *txLane, err error, r Result) bool {
 	at := 0
 	if !m.cfg.Batched && t.state == txRunning {
@@ -217,7 +217,7 @@ func (m *Machine) refusedAlone(t *txLane, err error, r Result) bool {
 		return false
 	}
 	t.tainted, t.refused = 0, 0
-	m.condemn(it, &r)
+	m.failInTx(it, &r)
 	return true
 }
 
@@ -227,18 +227,22 @@ func (m *Machine) refusedTx(t *txLane, err error) {
 	if !refusedOnce(err) {
 		return
 	}
-	if t.refused++; t.refused > 1 && len(t.items) > 1 {
+	switch t.refused++; {
+	case len(t.items) == 1:
+		// Its pauses grow with its own refusals. With those of earlier deliveries they would be so long that each delivery
+		// expires before it is refused often enough to fail.
+		t.refused = t.items[0].refusal.times
+	case t.refused > 1:
 		t.tainted = len(t.items)
 	}
 }
 
 // ---- claims --------------------------------------------------------------------------------------------------------
 
-// unclaimed is a claim that was not answered though others were: it is repeated with the same nonce (laws 4, 5), after a
-// pause of its own.
+// unclaimed handles a claim that failed by itself. It is repeated with the same nonce (laws 4, 5), after a pause of its own.
 func (m *Machine) unclaimed(it *Item, err error) {
 	m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("claim key %q: %w", it.Key.Raw, err)})
-	m.letGo(it)
+	m.releaseShare(it)
 	if errors.Is(err, driver.ErrUnreadable) {
 		m.unreadable(it, err)
 		return
@@ -248,22 +252,22 @@ func (m *Machine) unclaimed(it *Item, err error) {
 	m.scanVisibility(it)
 }
 
-// ownError notes which claims were in a call that failed, and reports whether that is its only item's own error: it was
-// asked alone, and the store has answered others since it failed before.
+// ownError records which claims were in a call that failed. It reports whether that is the only item's own error: the item
+// was claimed alone, and the store has responded to others since its last failure.
 func (m *Machine) ownError(ev *Event) (own bool) {
 	if ev.Err == nil {
 		return false
 	}
 	for _, it := range ev.Items {
 		f := &it.refusal
-		own = len(ev.Items) == 1 && f.answers > 0 && m.answers >= f.answers
-		f.answers = m.answers + 1
+		own = len(ev.Items) == 1 && f.responses > 0 && m.responses >= f.responses
+		f.responses = m.responses + 1
 	}
 	return own
 }
 
-// boundClaims halves the next claim flush after one that failed, so that a key that makes it fail is found, and doubles it
-// again. A flush that was refused once or twice met somebody else's write.
+// boundClaims halves the next claim flush after a failure, to find a key that makes it fail, and doubles it after a success.
+// A flush that was refused once or twice met another write.
 func (m *Machine) boundClaims(l *lane, n int, err error) {
 	switch {
 	case err != nil && n > 1 && (!refusedOnce(err) || m.refusals > 2):
@@ -275,10 +279,10 @@ func (m *Machine) boundClaims(l *lane, n int, err error) {
 	}
 }
 
-// unreadable returns a delivery whose record this program cannot read: a newer program may read it. When it was
-// delivered often enough it becomes a dead letter. Nothing is written to the record.
+// unreadable returns a delivery whose record this program cannot read: a newer one may. After MaxAttempts deliveries it
+// becomes a dead letter. Nothing is written to the record.
 func (m *Machine) unreadable(it *Item, err error) {
-	it.asked, it.condemned = false, nil
+	it.asked, it.txFailure = false, nil
 	reason := fmt.Sprintf("the record of key %q cannot be read: %v; if a newer version of semel wrote it, upgrade this worker, "+
 		"else restore or delete the record, and redrive the message", it.Key.Raw, err)
 	if it.Count < m.cfg.MaxAttempts {
@@ -288,7 +292,7 @@ func (m *Machine) unreadable(it *Item, err error) {
 		return
 	}
 	m.counts.Rejected++
-	l := m.keylessDeadLetter(it, reason)
-	l.Key.Raw = "" // a dead letter of a key names a token of its record, which nobody can read
+	l := m.newKeylessDeadLetter(it, reason)
+	l.Key.Raw = "" // a dead letter of a key needs the token of its record, which cannot be read
 	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l}, TraceEvent{Decision: DeadLettered, Reason: reason})
 }

@@ -11,7 +11,7 @@ import (
 
 var errDeadlock = fmt.Errorf("deadlock: %w", driver.ErrNotCommitted)
 
-// A claim that certainly did not happen met somebody else's write: it is repeated at once, and polling goes on.
+// A claim that definitely did not happen met another write: it is repeated at once, and polling goes on.
 func TestFM46_RefusedClaimIsRepeatedAndPollingGoesOn(t *testing.T) {
 	r := newFixture(t, nil)
 	r.warm()
@@ -21,7 +21,7 @@ func TestFM46_RefusedClaimIsRepeatedAndPollingGoesOn(t *testing.T) {
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errDeadlock})
 	r.receive(message("3", "c"))
 	if r.has(machine.ActionReceive) != 1 {
-		t.Fatal("polling is paused, though the store answers")
+		t.Fatal("polling is paused, though the store responds")
 	}
 	r.pass(20 * time.Millisecond)
 	b := r.claim(nil)
@@ -69,7 +69,7 @@ func TestFM46_StoreThatOnlyRefusesIsDown(t *testing.T) {
 	}
 }
 
-// A transaction that could not begin is begun again with the same claims; nothing was an attempt.
+// A transaction that could not begin is begun again with the same claims. No attempt is spent.
 func TestFM45_RefusedBeginAndCommitAreRepeated(t *testing.T) {
 	r := newFixture(t, openMode)
 	r.receive(message("1", "a"), message("2", "b"))
@@ -78,7 +78,7 @@ func TestFM45_RefusedBeginAndCommitAreRepeated(t *testing.T) {
 	r.step(machine.Event{Kind: machine.Begun, Items: items, Err: errDeadlock})
 	r.receive(message("3", "c"))
 	if r.has(machine.ActionReceive) != 1 {
-		t.Fatal("polling is paused, though the store answers")
+		t.Fatal("polling is paused, though the store responds")
 	}
 	r.pass(20 * time.Millisecond)
 	if b := r.beginTx(nil); len(b.Claims) != 3 || b.Claims[0].Nonce != a.Claims[0].Nonce || b.Claims[1].Nonce != a.Claims[1].Nonce {
@@ -101,7 +101,7 @@ func TestFM45_RefusedBeginAndCommitAreRepeated(t *testing.T) {
 	}
 }
 
-// A refused extension is asked again before the lease ends, and is no outage.
+// A refused extension is repeated before the lease ends, and is no outage.
 func TestFM46_RefusedExtensionIsNoOutage(t *testing.T) {
 	r := newFixture(t, nil)
 	r.begin("a")
@@ -111,7 +111,7 @@ func TestFM46_RefusedExtensionIsNoOutage(t *testing.T) {
 	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Sent: r.now, Err: errDeadlock})
 	r.receive()
 	if r.has(machine.ActionReceive) != 1 {
-		t.Fatal("polling is paused, though the store answers")
+		t.Fatal("polling is paused, though the store responds")
 	}
 	r.pass(200 * time.Millisecond)
 	if r.has(machine.ActionExtend) != 1 {

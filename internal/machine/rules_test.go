@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-func TestFM64_DrainGivesBackWhatHasNotStarted(t *testing.T) {
+func TestFM64_DrainReturnsWhatHasNotStarted(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Concurrency = 1 })
 	r.warm()
 	r.receive(message("1", "a"), message("2", "b"))
@@ -62,78 +62,6 @@ func TestFM64_CancelledByTheDrainSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// suspects are keys whose runs ended twice without a word.
-func suspects(keys ...string) func(string, *driver.Grant) {
-	return func(key string, g *driver.Grant) {
-		for _, k := range keys {
-			if k == key {
-				g.Takeovers, g.Attempt, g.Unknown = 2, 3, true
-			}
-		}
-	}
-}
-
-func TestFM83_SuspectRunsAlone(t *testing.T) {
-	r := newFixture(t, nil)
-	r.warm()
-	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
-	r.claim(suspects("a"))
-	if r.has(machine.ActionRun) != 2 {
-		t.Fatalf("%d runs, want the two others", r.has(machine.ActionRun))
-	}
-	// It does not wait with a claim: a neighbour that kills the process would be charged to it.
-	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted || f.Hold.Key.Raw != "a" {
-		t.Fatalf("finish %+v", f)
-	}
-	r.none(machine.ActionSettle, "it stays in flight")
-	r.receive(message("4", "d"))
-	r.ran("b", machine.Result{})
-	r.none(machine.ActionClaim, "nothing is claimed while a suspect waits for quiet")
-	r.ran("c", machine.Result{})
-	if a := r.claim(suspects("a")); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
-		t.Fatalf("claimed %+v", a.Claims)
-	}
-	r.none(machine.ActionClaim, "it runs alone")
-	r.ran("a", machine.Result{})
-	if a := r.claim(nil); a.Claims[0].Key.Raw != "d" {
-		t.Fatalf("claimed %+v", a.Claims)
-	}
-}
-
-func TestFM83_TwoSuspectsOfOneFlushRunOneAfterTheOther(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(message("1", "a"), message("2", "b"))
-	r.claim(suspects("a", "b"))
-	r.none(machine.ActionRun, "neither may be charged with the other's death")
-	r.finish(driver.Applied)
-	first := r.claim(suspects("a", "b"))
-	if len(first.Claims) != 1 || r.has(machine.ActionRun) != 1 {
-		t.Fatalf("%d claims, %d runs", len(first.Claims), r.has(machine.ActionRun))
-	}
-	r.ran(first.Claims[0].Key.Raw, machine.Result{})
-	if second := r.claim(suspects("a", "b")); len(second.Claims) != 1 || second.Claims[0].Key == first.Claims[0].Key {
-		t.Fatalf("claimed %+v", second.Claims)
-	}
-}
-
-func TestFM83_SuspectThatIsAloneAnywayRunsAtOnce(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(message("1", "a"))
-	r.claim(suspects("a"))
-	r.none(machine.ActionFinish, "it is alone")
-	r.ran("a", machine.Result{})
-}
-
-func TestFM83_ExhaustedByTakeoversIsUncertain(t *testing.T) {
-	r := newFixture(t, nil)
-	r.receive(message("1", "a"))
-	r.claim(func(_ string, g *driver.Grant) { g.Takeovers, g.Attempt, g.Unknown = 5, 6, true })
-	r.none(machine.ActionRun, "its attempts are spent")
-	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
-		t.Fatalf("finish %+v (law 12)", f)
-	}
-}
-
 func TestFM3_OnceIsParkedUnlessCertainlyNotApplied(t *testing.T) {
 	for _, c := range []struct {
 		res  machine.Result
@@ -173,18 +101,18 @@ func probing(c *machine.Config) { c.Takeover, c.Probes = driver.Probe, true }
 func unknown(_ string, g *driver.Grant) { g.Unknown, g.Takeovers = true, 1 }
 
 func TestFM3_ProbeIsAskedBeforeARunThatFollowsADoubt(t *testing.T) {
-	for answer, want := range map[machine.ProbeAnswer]driver.Final{
+	for found, want := range map[machine.ProbeResult]driver.Final{
 		machine.ProbeApplied: driver.Complete, machine.ProbeUnknown: driver.Park,
 	} {
 		r := newFixture(t, probing)
 		r.receive(message("1", "a"))
 		r.claim(unknown)
-		if a := r.ran("a", machine.Result{Probe: answer, Value: []byte("seen")}); !a.Job.Probe {
+		if a := r.ran("a", machine.Result{Probe: found, Value: []byte("seen")}); !a.Job.Probe {
 			t.Fatal("it ran without asking")
 		}
 		r.none(machine.ActionRun, "the probe decided")
 		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != want || (want == driver.Complete && string(f.Result) != "seen") {
-			t.Errorf("answer %d: %+v", answer, f)
+			t.Errorf("probe result %d: %+v", found, f)
 		}
 	}
 	r := newFixture(t, probing)
@@ -200,7 +128,7 @@ func TestFM2_NoRunBeginsAfterTheDeadline(t *testing.T) {
 	r := newFixture(t, probing)
 	r.receive(message("1", "a"))
 	r.claim(unknown)
-	r.now += lease // the process was stopped; the first thing that it sees is the probe's answer
+	r.now += lease // the process was stopped; the first event that it sees is the probe's result
 	r.ran("a", machine.Result{Probe: machine.ProbeNotApplied})
 	r.none(machine.ActionRun, "the lease may be another's by now")
 }
@@ -234,7 +162,7 @@ func TestRefusedEffectsAreExcludedAndTheRestIsSentAgain(t *testing.T) {
 // openMode is modes B and C.
 func openMode(c *machine.Config) { c.Mode = machine.Open }
 
-// beginTx answers the open begin.
+// beginTx completes the open begin.
 func (r *fixture) beginTx(change func(key string, g *driver.Grant)) machine.Action {
 	r.t.Helper()
 	a := r.take(machine.ActionBegin)
@@ -250,14 +178,14 @@ func (r *fixture) beginTx(change func(key string, g *driver.Grant)) machine.Acti
 	return a
 }
 
-func TestFM70_NoResponseCommitRepeatsTheClaims(t *testing.T) {
+func TestFM70_UnknownCommitRepeatsTheClaims(t *testing.T) {
 	r := newFixture(t, openMode)
 	r.receive(message("1", "a"))
 	nonce := r.beginTx(nil).Claims[0].Nonce
 	r.ran("a", machine.Result{})
 	c := r.take(machine.ActionCommit)
 	r.step(machine.Event{Kind: machine.Committed, Items: c.Items, Err: errBoom})
-	r.none(machine.ActionRun, "nobody knows whether it was committed (FM33)")
+	r.none(machine.ActionRun, "it is unknown whether it was committed (FM33)")
 	r.pass(time.Second)
 	if a := r.beginTx(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay }); a.Claims[0].Nonce != nonce {
 		t.Fatal("asked with another nonce")
@@ -353,9 +281,9 @@ func TestNothingIsExtendedInsideATransaction(t *testing.T) {
 	r.take(machine.ActionCommit)
 }
 
-// TestAckOfAnNoResponseWriteIsLeftAlone: (1) a joined finish times out, and its adapter still holds the work; (2) the
+// TestAckOfAnUnknownWriteIsKept: (1) a joined finish times out, and its adapter still holds the work; (2) the
 // repetition is applied, the delivery is gone; (3) the next delivery must not be written over the ack of the first.
-func TestAckOfAnNoResponseWriteIsLeftAlone(t *testing.T) {
+func TestAckOfAnUnknownWriteIsKept(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Mode = machine.Joined })
 	r.begin("a")
 	r.ran("a", machine.Result{})
@@ -369,11 +297,11 @@ func TestAckOfAnNoResponseWriteIsLeftAlone(t *testing.T) {
 		r.finish(driver.Applied)
 	}
 	if ack := first.Works[0].Ack; ack.Receipt != "m-a" {
-		t.Fatalf("the ack of the unanswered write now names %v", ack.Receipt)
+		t.Fatalf("the ack of the write without an outcome now names %v", ack.Receipt)
 	}
 }
 
-// Slow handlers, and those of which nothing is known yet, keep no more from other workers than they work on.
+// While handlers are slow, or have not returned yet, nothing is fetched ahead of them.
 func TestSlowHandlersFetchNothingAhead(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch = 2, 10 })
 	asked := func() int { t.Helper(); return r.take(machine.ActionReceive).Max }

@@ -22,39 +22,39 @@ func (m *Machine) drainItems() {
 		switch it.phase {
 		case phHeld, phWaiting, phQueued:
 			m.dequeue(it)
-			m.leaveTwin(it)
+			m.leaveLeader(it)
 			if it.holds() {
 				m.releaseUnstarted(it, Returned)
 				continue
 			}
-			// A claim that was not answered may be ours: then the next one finds it busy until its lease ends, and the
-			// delivery need not come back before.
+			// A claim with an unknown outcome may be ours: then the next one finds the key busy until its lease ends, and the
+			// delivery need not be redelivered before.
 			after := m.cfg.Lease
 			if !it.asked {
 				after = 0
 			}
-			m.giveBack(it, after)
-		case phReady:
-			m.ready.remove(it)
+			m.returnDelivery(it, after)
+		case phQuarantine:
+			m.quarantine.remove(it)
 			m.busy--
 			m.releaseUnstarted(it, Returned)
 		}
 	}
 }
 
-// holds tells that an unstarted item has a durable claim: it waits for a transaction.
-func (it *Item) holds() bool { return it.solo && it.leaseEnd > 0 }
+// holds reports that an unstarted item has a durable claim: it waits for a transaction.
+func (it *Item) holds() bool { return it.preclaimed && it.leaseEnd > 0 }
 
-// releaseUnstarted gives a claim and its delivery back: the run never began.
+// releaseUnstarted releases a claim and returns its delivery: the run never began.
 func (m *Machine) releaseUnstarted(it *Item, d Decision) { m.releaseFor(it, d, 0) }
 
-// releaseFor is releaseUnstarted for a delivery that is to come back later.
+// releaseFor is releaseUnstarted for a delivery that is to be redelivered later.
 func (m *Machine) releaseFor(it *Item, d Decision, after time.Duration) {
 	m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
 		driver.Settlement{Action: driver.Defer, After: after}, TraceEvent{Decision: d, After: after})
 }
 
-// graceOver cancels what still runs; the second time it gives up on what ignores that.
+// graceOver cancels the running handlers. The second time it gives up on those that ignore that.
 func (m *Machine) graceOver() {
 	if m.graced {
 		m.stop(m.running)
@@ -63,7 +63,7 @@ func (m *Machine) graceOver() {
 	m.graced = true
 	m.graceAt = m.now + m.cfg.HardStop
 	if m.running == 0 {
-		m.graceAt = m.now + m.cfg.HardStop/5 // nobody has to be cancelled: what is not written by now does not get written
+		m.graceAt = m.now + m.cfg.HardStop/5 // no handler is left to cancel: only writes are pending
 	}
 	for it := m.head; it != nil; it = it.next {
 		if it.phase == phRunning || (it.phase == phTx && it.startedAt > 0) {
@@ -84,9 +84,9 @@ func (m *Machine) stop(stuck int) {
 		m.stopped = true
 		for it := m.head; it != nil; it = it.next {
 			if it.ran && it.phase != phSettling {
-				m.counts.Fenced++ // it ran, and nobody heard how it ended: its lease ends by itself
+				m.counts.Fenced++ // it ran, and its end is not recorded: its lease expires
 			}
 		}
-		m.act(Action{Kind: ActionStop, Stuck: stuck})
+		m.do(Action{Kind: ActionStop, Stuck: stuck})
 	}
 }

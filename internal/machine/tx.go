@@ -9,10 +9,10 @@ import (
 
 // This file is modes B and C (protocol sections 4 and 5): the handlers of a batch run one after the other inside the
 // transaction that holds their claims. A failed item is excluded: everything is rolled back, the failure is recorded
-// through an ordinary claim, and the rest runs again. A delivery that came before is claimed durably first, so that
-// its attempt counts even if it kills the process, and runs in a transaction of its own. Where the queue does not count
-// deliveries, every delivery is claimed durably first, and those without a past share a transaction all the same. One call
-// of a batch handler gets all members at once: batch.go.
+// through an ordinary claim, and the rest runs again. A redelivery is claimed durably first, so that its attempt counts
+// even if it kills the process, and runs in a transaction of its own. If the queue does not count deliveries, every delivery
+// is claimed durably first, and those without a past still share a transaction. A batch handler (batch.go) gets all members
+// in one call.
 
 type txState uint8
 
@@ -29,26 +29,26 @@ type txLane struct {
 	state txState
 	items []*Item // members, in order of delivery
 	at    int     // the one that runs
-	// tainted is how many of the queue's first items are known to hold one that fails a batch, and taken how many of them
-	// the present transaction tries (batch.go).
+	// tainted: one of the first tainted items of the queue fails a batch. taken is how many of them the present transaction
+	// tries (batch.go).
 	tainted, taken int
-	refused        int            // transactions in a row that were certainly not committed, and nobody is to blame
-	claims         []driver.Claim // serve again, as those of a buffer do
+	refused        int            // transactions in a row that were definitely not committed, without a culprit
+	claims         []driver.Claim // reused, as those of a buffer
 	works          []driver.Work
 }
 
-// fitsTx tells that the claim inside a transaction is enough: the queue counts deliveries, and this is the first.
+// fitsTx reports that the claim inside a transaction is enough: the queue counts deliveries, and this is the first.
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.condemned == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
+	return it.txFailure == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
 }
 
-// past tells that an earlier run of the item's key may have failed, or killed its process.
+// past reports that an earlier run of the item's key may have failed, or killed its process.
 func (it *Item) past() bool {
 	return it.Count > 1 || it.grant.Unknown || it.grant.Failures > 0 || it.grant.Takeovers > 0
 }
 
-// alone tells that an item runs in a transaction of its own.
-func (it *Item) alone() bool { return it.solo && it.past() }
+// ownTx reports that an item runs in a transaction of its own.
+func (it *Item) ownTx() bool { return it.preclaimed && it.past() }
 
 // claimsAhead is how many more durable claims a lane may hold for its next transaction: one batch.
 func (m *Machine) claimsAhead(l *lane) int {
@@ -57,14 +57,14 @@ func (m *Machine) claimsAhead(l *lane) int {
 	}
 	n := m.cfg.Batch
 	for _, it := range l.tx.queue.items[l.tx.queue.at:] {
-		n -= b2i(it.solo)
+		n -= b2i(it.preclaimed)
 	}
 	return n
 }
 
-// enqueueSolo queues an item whose durable claim is ours for a transaction: the claim inside it carries the same nonce.
-func (m *Machine) enqueueSolo(it *Item) {
-	it.solo, it.asked = true, true
+// enqueuePreclaimed queues an item with a durable claim for a transaction. The claim inside it carries the same nonce.
+func (m *Machine) enqueuePreclaimed(it *Item) {
+	it.preclaimed, it.asked = true, true
 	it.phase = phQueued
 	m.lanes[it.lane].tx.queue.push(it)
 	m.claimable++
@@ -73,15 +73,15 @@ func (m *Machine) enqueueSolo(it *Item) {
 func (m *Machine) pumpTx(i int) {
 	l := &m.lanes[i]
 	t := &l.tx
-	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.quarantine() {
+	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.inQuarantine() {
 		return
 	}
 	t.tainted = min(t.tainted, t.queue.len())
-	if try := m.brk.trial; try != nil && try.solo && try.phase == phQueued && try.lane == i {
-		t.queue.remove(try) // those before it wait for it
-		t.queue.pushFront([]*Item{try})
+	if try := m.brk.trial; try != nil && try.preclaimed && try.phase == phQueued && try.lane == i {
+		t.queue.remove(try) // it goes before all others
+		t.queue.prepend([]*Item{try})
 	}
-	if head := t.queue.first(); !m.admits(head) || (!head.solo && m.mayStart() < 1) {
+	if head := t.queue.first(); !m.admits(head) || (!head.preclaimed && m.mayStart() < 1) {
 		return
 	}
 	most := min(t.queue.len(), m.cfg.Batch, max(m.mayStart(), 1))
@@ -98,11 +98,11 @@ func (m *Machine) pumpTx(i int) {
 	items := t.items[:0]
 	for len(items) < most {
 		it := t.queue.first()
-		if len(items) > 0 && (it.solo != items[0].solo || it.alone() || items[0].alone()) {
+		if len(items) > 0 && (it.preclaimed != items[0].preclaimed || it.ownTx() || items[0].ownTx()) {
 			break
 		}
 		items = append(items, t.queue.pop())
-		if !it.solo { // else its turn was taken with the durable claim
+		if !it.preclaimed { // else its turn was taken with the durable claim
 			m.take(it)
 		}
 	}
@@ -121,8 +121,8 @@ func (m *Machine) begin(i int, items []*Item) {
 		it.refs++
 		claims = append(claims, m.claimOf(it))
 	}
-	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].alone())
-	m.act(Action{Kind: ActionBegin, Lane: i, Items: t.items, Claims: claims})
+	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].ownTx())
+	m.do(Action{Kind: ActionBegin, Lane: i, Items: t.items, Claims: claims})
 }
 
 func (m *Machine) onBegun(ev *Event) {
@@ -148,13 +148,13 @@ func (m *Machine) onBegun(ev *Event) {
 		switch {
 		case it.behind:
 			it.behind = false
-			m.letGo(it)
+			m.releaseShare(it)
 		case g.Err != nil:
 			m.unclaimed(it, g.Err)
 		case g.Verdict == driver.Acquired:
 			it.grant, it.hold = *g, g.Hold
 			members = append(members, it)
-			plain = plain && (it.solo || !it.past())
+			plain = plain && (it.preclaimed || !it.past())
 		default:
 			m.granted(it, g, ev.Sent)
 		}
@@ -168,7 +168,7 @@ func (m *Machine) onBegun(ev *Event) {
 	case !m.admits(members[0]):
 		m.rollback(ev.Lane) // the breaker opened meanwhile
 	case !plain:
-		// One of them has a past: its claim is made durable first, which this transaction cannot do.
+		// A member has a past: its claim must be durable first, which this transaction cannot do.
 		for _, it := range members {
 			it.Count = max(it.Count, 2*b2i(it.past()))
 		}
@@ -182,7 +182,7 @@ func (m *Machine) onBegun(ev *Event) {
 // endTx makes a lane free for its next transaction.
 func (m *Machine) endTx(t *txLane) {
 	t.state = txIdle
-	m.letIn(m.alone) // while it is set nothing else runs: it was a member
+	m.endQuarantine(m.quarantined) // if it is set, it was a member: nothing else runs
 }
 
 func b2i(b bool) int {
@@ -206,7 +206,7 @@ func (m *Machine) runInTx(lane int) {
 		it := t.items[t.at]
 		it.refs++
 		m.startInTx(it)
-		m.act(Action{Kind: ActionRun, Item: it, Job: m.txJob(it)})
+		m.do(Action{Kind: ActionRun, Item: it, Job: m.txJob(it)})
 	}
 }
 
@@ -217,7 +217,7 @@ func (m *Machine) txJob(it *Item) Job {
 	}
 }
 
-// startInTx begins a run inside a transaction: its item's deadlines count.
+// startInTx begins a run inside a transaction. Its item's deadlines count from now on.
 func (m *Machine) startInTx(it *Item) {
 	it.startedAt, it.cancelled = max(m.now, 1), NoCause
 	m.scanBy(m.now + m.cfg.MaxRuntime)
@@ -225,10 +225,10 @@ func (m *Machine) startInTx(it *Item) {
 		m.scanBy(m.now + m.cfg.Timeout)
 	}
 	m.running++
-	m.noteStart(it)
+	m.traceStart(it)
 }
 
-func (m *Machine) noteStart(it *Item) {
+func (m *Machine) traceStart(it *Item) {
 	it.paid = false
 	if !it.ran {
 		it.ran = true
@@ -246,7 +246,7 @@ func (m *Machine) commitTx(lane int) {
 		works = append(works, it.work)
 	}
 	t.state = txCommitting
-	m.act(Action{Kind: ActionCommit, Lane: lane, Items: t.items, Works: works})
+	m.do(Action{Kind: ActionCommit, Lane: lane, Items: t.items, Works: works})
 }
 
 func (m *Machine) ranInTx(it *Item, r *Result) {
@@ -254,7 +254,7 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 	m.runEnded(it, r.Err, m.now-it.startedAt)
 	m.took(m.now - it.startedAt)
 	it.startedAt = 0
-	m.heard(it, r)
+	m.countRun(it, r)
 	switch r.Class {
 	case OK, Dropped:
 		m.succeededInTx(it, r)
@@ -263,7 +263,7 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 	case Transient:
 		m.repeatTx(lane, r)
 	default:
-		m.condemn(it, r)
+		m.failInTx(it, r)
 		m.rollback(lane)
 	}
 }
@@ -277,14 +277,14 @@ func (m *Machine) succeededInTx(it *Item, r *Result) {
 		n = TraceEvent{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
 		f.Result, f.Reason = nil, "dropped: "+reasonOf(r)
 	}
-	it.note, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
+	it.trace, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
 	it.work = driver.Work{Finish: f, Effects: r.Effects, Emit: r.Emit}
 	if m.cfg.JoinedAck {
 		it.work.Ack = &it.settlement
 	}
 }
 
-// repeatTx runs a transaction again that was refused while its handlers ran: nobody failed.
+// repeatTx repeats a transaction that was refused while its handlers ran. No attempt is spent.
 func (m *Machine) repeatTx(lane int, r *Result) {
 	t := &m.lanes[lane].tx
 	if m.refusedAlone(t, r.Err, *r) {
@@ -297,23 +297,22 @@ func (m *Machine) repeatTx(lane int, r *Result) {
 	m.rollback(lane)
 }
 
-// condemn remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
-// back.
-func (m *Machine) condemn(it *Item, r *Result) {
+// failInTx remembers the failure of an item. A claim and a finish of its own record it. Its effects were rolled back.
+func (m *Machine) failInTx(it *Item, r *Result) {
 	failed := *r
 	failed.NotApplied = true
-	it.condemned = &failed
+	it.txFailure = &failed
 }
 
 func (m *Machine) rollback(lane int) {
 	m.lanes[lane].tx.state = txRollingBack
-	m.act(Action{Kind: ActionRollback, Lane: lane})
+	m.do(Action{Kind: ActionRollback, Lane: lane})
 }
 
 func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }
 
-// requeueTx puts the members of an ended transaction back, in their order; the condemned ones into the claim queue. Those
-// behind one of their group that does not run again with them are kept until it ended (law 13).
+// requeueTx puts the members of an ended transaction back, in their order, and the failed ones into the claim queue. If one
+// of a group does not run again with the others, those behind it are held until it has ended (law 13).
 func (m *Machine) requeueTx(lane int) {
 	l := &m.lanes[lane]
 	t := &l.tx
@@ -321,39 +320,39 @@ func (m *Machine) requeueTx(lane int) {
 	var again []*Item
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
-		it.lined = !it.solo && m.fitsTx(it)
-		if !it.solo {
+		it.lined = !it.preclaimed && m.fitsTx(it)
+		if !it.preclaimed {
 			m.requeued(it)
 		}
 		switch {
 		case m.isBehind(it):
-			it.phase, it.condemned = phHeld, nil
-			m.letGo(it)
+			it.phase, it.txFailure = phHeld, nil
+			m.releaseShare(it)
 			m.holdThoseBehind(it)
-		case it.solo && it.condemned != nil:
-			m.judge(it, it.condemned) // its claim is durable already
-		case it.lined, it.solo && !it.alone():
+		case it.preclaimed && it.txFailure != nil:
+			m.judge(it, it.txFailure) // its claim is durable already
+		case it.lined, it.preclaimed && !it.ownTx():
 			again = append(again, it)
 			m.scanVisibility(it)
 		default:
 			m.holdThoseBehind(it)
-			if it.solo {
+			if it.preclaimed {
 				m.requeued(it)
 			}
 			l.claims.push(it)
 			m.claimable++
 		}
 	}
-	t.queue.pushFront(again)
+	t.queue.prepend(again)
 	m.claimable += len(again)
 	t.items = t.items[:0]
-	m.handBack()
+	m.returnUnstarted()
 }
 
 func (m *Machine) troubleInTx(lane int, err error) {
 	l := &m.lanes[lane]
 	m.unwritten(err)
-	// A store that begins every transaction and commits none (its disk is full) must not be asked without end.
+	// A store that begins every transaction and commits none (its disk is full) must not be called without a pause.
 	l.claimAt = m.now + delayAfter(err, max(l.claimTries, l.tx.refused-1), l.tx.items[0].nonce)
 	l.claimTries++
 }
@@ -370,7 +369,7 @@ func (m *Machine) onCommitted(ev *Event) {
 	}
 	err, unnamed := ev.Err, culprit == nil || culprit.Transient
 	if culprit != nil && culprit.Transient {
-		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err) // it is among the members: their halves tell
+		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err) // the culprit is a member: halving finds it
 	}
 	switch {
 	case ev.Err == nil:
@@ -387,16 +386,16 @@ func (m *Machine) onCommitted(ev *Event) {
 		return
 	case unnamed && refusedOnce(err) && m.refusedAlone(t, err, ev.Result):
 	case unnamed || culprit.Index >= len(t.items):
-		// Rolled back, or not known: the same claims are asked again (FM33, FM70). They wait for a commit that is still
-		// under way, and then answer: Replay with our own nonce when it went through.
+		// Rolled back, or unknown: the same claims are repeated (FM33, FM70). They wait for a commit that is still in flight.
+		// If it succeeded they return Replay with our own nonce.
 		m.refusedTx(t, err)
 		m.troubleInTx(ev.Lane, fmt.Errorf("commit %d attempts: %w", len(t.items), err))
 	case len(t.items) > 1 && (culprit.Index < 0 || m.cfg.Batched && t.items[culprit.Index].work.Effects != nil):
-		m.taint(t, fmt.Errorf("effects of a batch of %d refused: %w", len(t.items), culprit.Err)) // they may be anybody's
+		m.taint(t, fmt.Errorf("effects of a batch of %d refused: %w", len(t.items), culprit.Err)) // they may be any member's
 	default:
 		t.tainted = 0
 		it := t.items[max(culprit.Index, 0)]
-		m.condemn(it, m.refusedEffects(it, ev, culprit.Err))
+		m.failInTx(it, m.refusedEffects(it, ev, culprit.Err))
 	}
 	m.requeueTx(ev.Lane)
 }

@@ -20,8 +20,8 @@ func first(id, key string) machine.Arrival {
 	return a
 }
 
-// TestFM83_UncountedDeliveriesAreClaimedDurably: they share a transaction behind their claims, which it repeats with their
-// nonces; one with a past has a transaction of its own.
+// TestFM83_UncountedDeliveriesAreClaimedDurably: after their claims they share a transaction, which repeats the claims with
+// their nonces. An item with a past has a transaction of its own.
 func TestFM83_UncountedDeliveriesAreClaimedDurably(t *testing.T) {
 	r := newFixture(t, uncounted(false))
 	r.receive(first("1", "a"), first("2", "b"), first("3", "taken over"), first("4", "c"))
@@ -55,8 +55,8 @@ func TestFM83_UncountedDeliveriesAreClaimedDurably(t *testing.T) {
 	}
 }
 
-// TestFM83_OneBatchIsClaimedAhead: a lane claims no more than its next transaction takes, because a death of the process is
-// charged to all that is claimed.
+// TestFM83_OneBatchIsClaimedAhead: a lane claims no more than its next transaction takes, because a crash of the process is
+// charged to every claimed key.
 func TestFM83_OneBatchIsClaimedAhead(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) {
 		uncounted(false)(c)

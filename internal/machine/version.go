@@ -9,30 +9,27 @@ import (
 
 // This file is mode D (protocol section 6): messages of one key that carry versions and replace each other.
 
-// UnknownAge is the age of a message of which nobody knows when it was sent.
-const UnknownAge = time.Duration(-1 << 63)
-
 // The bounds of a wait for the version before.
 const (
 	gapWaitMin = 100 * time.Millisecond
-	gapTries   = 6 // doublings, where only the broker's count tells how long a message has waited
+	gapTries   = 6 // doublings, if the wait so far is known from the broker's count only
 )
 
-// stale answers an older version than the applied one: its state was replaced before it came.
+// stale acks a version older than the applied one: its state was replaced before it came.
 func (m *Machine) stale(it *Item, g *driver.Grant) {
 	m.counts.Stale++
 	m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Stale, Duplicate: cause(g), Reason: g.Reason})
 }
 
-// late dead-letters a duplicate of an EXPIRED record, or an older version, that must neither run nor be forgotten.
+// late dead-letters a duplicate of an EXPIRED record, or an older version of it. It must neither run nor be forgotten.
 func (m *Machine) late(it *Item, g *driver.Grant) {
 	m.counts.Rejected++
 	m.counts.Late++
-	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterLate, g.Reason)},
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterLate, g.Reason)},
 		TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
 }
 
-// mismatch sets a message aside whose key, or version, was used with another payload.
+// mismatch dead-letters a message whose key, or version, was used with another payload.
 func (m *Machine) mismatch(it *Item, g *driver.Grant) {
 	reason := "the key was used with another payload"
 	switch {
@@ -42,21 +39,13 @@ func (m *Machine) mismatch(it *Item, g *driver.Grant) {
 		reason = "version " + it.Version.String() + " of the key was used with another payload"
 	}
 	m.counts.Mismatched++
-	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterMismatch, reason)},
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterMismatch, reason)},
 		TraceEvent{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
 }
 
-// age is how old a message is by now; negative = nobody knows.
-func (m *Machine) age(it *Item) time.Duration {
-	if it.Age < -m.cfg.Park {
-		return -1 // sent in the future: some clock is wrong by more than the wait
-	}
-	return max(it.Age, 0) + m.now - it.arrivedAt
-}
-
-// cannotWait tells that an item waits for no message that is still to come: the head of an ordered group would keep it
-// from coming; and who waits for the version before his own does so for a time only. Where the broker tells neither age
-// nor count that wait would have no end, and there is none.
+// cannotWait reports that an item does not wait for the version before its own. The head of an ordered group never waits:
+// the earlier version might be behind it. Other messages wait for a limited time. If the broker reports neither age nor
+// delivery count, the wait would have no end, so none waits.
 func (m *Machine) cannotWait(it *Item) bool {
 	switch {
 	case it.group != nil:
@@ -70,22 +59,22 @@ func (m *Machine) cannotWait(it *Item) bool {
 	return it.Count == 0 || it.Count > gapTries
 }
 
-// waitForGap gives a version back whose predecessor is missing: for longer and longer, and not beyond the time that it
-// waits at most. Newer ones that wait for it here are returned with it: they wait for the same.
+// waitForGap returns a version whose predecessor is missing, with a delay that grows, until its wait has ended. Newer
+// versions that wait for it here are returned with it: they wait for the same.
 func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
-	newer := slices.DeleteFunc(slices.Clone(it.twins), func(t *Item) bool {
+	newer := slices.DeleteFunc(slices.Clone(it.duplicates), func(t *Item) bool {
 		return t.Version <= it.Version || t.After <= it.After || m.cannotWait(t)
 	})
 	for _, t := range newer {
-		m.leaveTwin(t)
+		m.leaveLeader(t)
 		m.deferForGap(t, g)
 	}
 	m.deferForGap(it, g)
 }
 
-// gapWait is how long a version of an age waits whose key nothing has happened to for idle. It comes back at ages that
-// double, so that versions come back in the order in which they were sent; sooner, where its key goes on. Where the broker
-// counts deliveries they are six at most.
+// gapWait is how long a version waits: age is its age, idle the time since its key changed last. It is redelivered at ages
+// that double, so that versions are redelivered in the order in which they were sent, and sooner while its key makes
+// progress. If the broker counts deliveries, they are six at most.
 func (m *Machine) gapWait(age, idle time.Duration) time.Duration {
 	least := gapWaitMin
 	if m.cfg.Redrives {

@@ -11,16 +11,16 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// world answers every action of a machine as a store would that treats one key, bad, in its own way.
+// world completes every action of a machine, like a store that treats one key, bad, in a way of its own.
 type world struct {
 	*fixture
 	done        map[string]int // ends by key and kind
 	flushes     int
 	deadLetters []*driver.DeadLetter
-	// end answers the flush of ends that has the bad key at place at; claim the claims that have it.
+	// end is the error of a flush of ends with the bad key at place at, claim that of such claims.
 	end   func(works []driver.Work, at int) error
 	claim func(claims []driver.Claim, at int, g *driver.Grant) error
-	// commit answers an open transaction with the bad key, if it is asked.
+	// commit, if set, is the error of an open transaction with the bad key.
 	commit  func(items []*machine.Item, at int) error
 	settle  func(key string) driver.Outcome
 	paused  int
@@ -30,16 +30,16 @@ type world struct {
 
 var (
 	errRefused = fmt.Errorf("internal error of the server: %w", driver.ErrNotCommitted)
-	errSilent  = errors.New("no answer in time")
+	errSilent  = errors.New("no response in time")
 	errDisk    = fmt.Errorf("%w: %w: disk full", driver.ErrNotCommitted, driver.ErrOutage)
 )
 
-func allNotes(machine.TraceEvent) bool { return true }
+func traceAll(machine.TraceEvent) bool { return true }
 
 func newWorld(t *testing.T, change func(*machine.Config)) *world {
 	w := &world{done: map[string]int{}}
 	w.fixture = newFixture(t, func(c *machine.Config) {
-		c.Trace, c.Batch, c.Concurrency, c.InFlight = allNotes, 10, 10, 30
+		c.Trace, c.Batch, c.Concurrency, c.InFlight = traceAll, 10, 10, 30
 		c.BackoffMin, c.BackoffMax = 100*time.Millisecond, time.Second
 		if change != nil {
 			change(c)
@@ -59,7 +59,7 @@ func place[T any](list []T, key func(T) string) int {
 	return -1
 }
 
-// serve answers everything that is open, and what follows, but receives.
+// serve completes all open actions, and those that follow, but receives.
 func (w *world) serve() {
 	w.t.Helper()
 	for n := 0; n < len(w.open); {
@@ -69,12 +69,12 @@ func (w *world) serve() {
 			continue
 		}
 		w.open = append(w.open[:n:n], w.open[n+1:]...)
-		w.answer(a)
+		w.complete(a)
 		n = 0
 	}
 }
 
-func (w *world) answer(a machine.Action) {
+func (w *world) complete(a machine.Action) {
 	ev := machine.Event{Lane: a.Lane, Items: a.Items, Item: a.Item, Sent: w.now}
 	switch a.Kind {
 	case machine.ActionClaim, machine.ActionBegin:
@@ -159,7 +159,7 @@ func (w *world) ended(k *driver.Work) {
 	w.done[k.Finish.Hold.Key.Raw+" "+k.Finish.Final.String()]++
 }
 
-// live lets time pass, and answers what comes of it.
+// live lets time pass, and completes the actions that follow.
 func (w *world) live(d time.Duration) {
 	w.t.Helper()
 	for end := w.now + d; w.now < end; {
@@ -169,7 +169,7 @@ func (w *world) live(d time.Duration) {
 	w.serve()
 }
 
-// send delivers messages; the bad one is delivered again whenever it was returned.
+// send delivers messages. The bad one is redelivered whenever it was returned.
 func (w *world) send(count int, keys ...string) {
 	w.t.Helper()
 	var as []machine.Arrival

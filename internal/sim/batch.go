@@ -86,7 +86,7 @@ func (w *world) batchEffect(r *run) {
 
 func (r *run) fails() bool { return r.result.Class != machine.OK && r.result.Class != machine.Dropped }
 
-// batchReturn tells the machine how a batch ended.
+// batchReturn passes the end of a batch to the machine.
 func (w *world) batchReturn(k *worker, r *run) {
 	k.running--
 	ev := machine.Event{Kind: machine.Ran, Item: r.item, Items: r.items}

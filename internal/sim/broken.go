@@ -9,21 +9,21 @@ import (
 // This file is I24: as long as no run of a worker has succeeded and the runs of several keys failed for one reason, one
 // message at a time is tried.
 
-// broken is what a worker was told of its runs since it started.
+// broken is what a worker knows of its runs since it started.
 type broken struct {
 	keys  [maxKeys]bool // whose runs failed
 	fails int
 	works bool // a run succeeded, or may have
 }
 
-// names are what differs in the reasons of one failure: words without a sign that could tell that they are names.
+// names differ in the reasons of one failure. They are plain words: nothing marks them as names.
 var names = [...]string{"ada", "bob", "cyd", "dan", "eve", "fay"}
 
-// returned notes the end of a run, just before the machine is told.
+// returned records the end of a run, just before the machine gets it.
 func (k *worker) returned(r *run) {
 	w := k.world
 	if r.key < 0 || r.result.Class != machine.Failed && r.result.Class != machine.Permanent {
-		k.works = true // or it says nothing: then the checker is silent
+		k.works = true // or the result is inconclusive: then nothing is checked
 		return
 	}
 	if w.mut == mutReasonsDiffer {

@@ -9,13 +9,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file puts package cache, as it runs in production, before the model's store: each worker has one of its own, which
-// dies with it. What other workers, people and sweeps do to a record it does not see.
+// This file puts package cache, as it runs in production, before the model's store. Each worker has a cache of its own,
+// which dies with it. It does not see what other workers, operators and sweeps do to a record.
 
-// cacheMaxAge is for how long a cache repeats an answer.
+// cacheMaxAge is for how long a cache repeats a result.
 const cacheMaxAge = 4 * lease
 
-// shop is the store that a worker's cache stands before: it answers what its worker's request comes to.
+// shop is the store behind a worker's cache. It returns the outcome of the worker's request.
 type shop struct {
 	driver.Store
 	claim   func() driver.Grant
@@ -29,22 +29,22 @@ type stand struct {
 	shop  shop
 }
 
-// Claim decides the one claim that is under way.
+// Claim decides the claim in flight.
 func (s *shop) Claim(context.Context, ...driver.Claim) ([]driver.Grant, error) {
 	s.asked = true
 	return []driver.Grant{s.claim()}, nil
 }
 
-// Finish answers what became of the one that is under way.
+// Finish returns the outcome of the write in flight.
 func (s *shop) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, error) {
 	return []driver.Outcome{s.outcome}, nil
 }
 
-// cached tells whether the workers have caches, without a draw of its own: other seeds keep their histories.
+// cached reports whether the workers have caches, without a draw of its own: other seeds keep their histories.
 func (w *world) cached() bool { return w.seed%3 == 1 || w.mut.ofCache() }
 
-// openFront gives a worker that starts a cache, small or large.
-func (k *worker) openFront() {
+// openCache gives a starting worker a cache, small or large.
+func (k *worker) openCache() {
 	w := k.world
 	k.cache = nil
 	if !w.cached() {
@@ -54,7 +54,7 @@ func (k *worker) openFront() {
 		Size: 1, MaxAge: cacheMaxAge, Strangers: w.seed%5 < 3, Now: func() time.Time { return epoch.Add(w.now) },
 	}
 	if w.seed%2 == 0 || w.mut.ofCache() {
-		o.Size = 8 * maxKeys // no entry has to go: the history does not hang on what is let go first
+		o.Size = 8 * maxKeys // no entry is evicted: the history does not depend on the order of evictions
 	}
 	if w.mut == mutCacheForever {
 		o.MaxAge = math.MaxInt64 / 4
@@ -62,7 +62,7 @@ func (k *worker) openFront() {
 	k.cache = cache.New(&k.shop, o)
 }
 
-// claimAt decides a claim by the worker's cache and, where that has no answer, by decide.
+// claimAt decides a claim by the worker's cache, or by decide if the cache has no entry.
 func (w *world) claimAt(r *request, c *driver.Claim, decide func() driver.Grant) driver.Grant {
 	k := &w.workers[r.worker]
 	if k.cache == nil || r.late || k.inc != r.inc {
@@ -93,23 +93,23 @@ func (w *world) claimAt(r *request, c *driver.Claim, decide func() driver.Grant)
 	return g
 }
 
-// finishedAt tells the worker's cache what became of the end of an attempt.
+// finishedAt reports the outcome of an attempt's end to the worker's cache.
 func (w *world) finishedAt(r *request, f *driver.Finish, o driver.Outcome) {
 	k := &w.workers[r.worker]
 	if k.cache == nil || r.late || k.inc != r.inc {
 		return
 	}
-	told := *f
+	seen := *f
 	switch {
 	case w.mut == mutCacheFailed && f.Final == driver.Fail:
-		told.Final = driver.Complete
+		seen.Final = driver.Complete
 	case w.mut == mutCacheUnknown && o == driver.Unknown:
 		o = driver.Applied
 	case w.mut == mutCacheForever:
-		told.Keep = math.MaxInt64 / 4
+		seen.Keep = math.MaxInt64 / 4
 	}
 	k.shop.outcome = o
-	_, _ = k.cache.Finish(context.Background(), told)
+	_, _ = k.cache.Finish(context.Background(), seen)
 }
 
 // ofCache reports that a mutant is a mistake of caches.

@@ -59,7 +59,7 @@ type keyState struct {
 	ruled                    bool // policy is set
 	policy                   driver.Takeover
 	result                   []byte
-	runs, refusals, solo     int
+	runs, refusals, ranAlone int
 	returned, probed, purged bool
 	resolvedDone             bool
 	edited                   bool // its message was sent again with another payload
@@ -91,7 +91,7 @@ const neverBegun = "never begun"
 // exhausted is what it says of a key whose attempts were used up by workers that crashed.
 const exhausted = "crashed or lost their lease"
 
-// writer says who wrote a record.
+// writer is the kind of a record's writer.
 type writer uint8
 
 const (
@@ -107,7 +107,7 @@ func (w *world) fail(invariant string, key int, format string, args ...any) {
 		return
 	}
 	w.vio = &Violation{
-		Invariant: invariant, Seed: w.seed, At: w.at, Mutant: catalogue[w.mut].name, Key: key, Detail: fmt.Sprintf(format, args...),
+		Invariant: invariant, Seed: w.seed, At: w.at, Mutant: mistakes[w.mut].name, Key: key, Detail: fmt.Sprintf(format, args...),
 	}
 	if w.at >= 0 {
 		w.vio.Fault = w.atKind.String()
@@ -126,14 +126,14 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 	ks, es := &w.keys[k], w.entity(k)
 	switch {
 	case before.State == driver.Expired && g.Verdict != driver.Late:
-		w.fail("I27", k, "a claim of an expired record was answered %v", g.Verdict)
+		w.fail("I27", k, "a claim of an expired record returned %v", g.Verdict)
 	case g.Verdict == driver.Acquired && after.Key != c.Key:
 		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)
 	case before.State == driver.InProgress && before.Nonce == c.Nonce:
 		if g.Verdict != driver.Acquired || g.Hold.Token != before.Token || g.Attempt != before.Attempt {
-			w.fail("I8", k, "a repeated claim with the same nonce was answered %v with token %d instead of token %d", g.Verdict, g.Hold.Token, before.Token)
+			w.fail("I8", k, "a repeated claim with the same nonce returned %v with token %d instead of token %d", g.Verdict, g.Hold.Token, before.Token)
 		}
-		// That it renews is judged by I5: nobody may take over from a worker that believes in its lease.
+		// I5 checks that it renews: no worker may take over from one that believes in its lease.
 	case w.mut == mutClaimAtPrefetch && before.State == driver.InProgress && g.Hold.Token == before.Token:
 		// The mutant hands its early claim on.
 	case g.Verdict == driver.Acquired:
@@ -149,7 +149,7 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 			}
 		}
 	case g.Verdict == driver.Stale:
-		ks.terminal = true // it holds nobody up
+		ks.terminal = true // nothing waits for it
 	case g.Verdict == driver.Replay:
 		fp := before.Fingerprint
 		done := before.State == driver.Completed
@@ -157,7 +157,7 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 			fp, done = before.Watermark.Fingerprint, c.Version == before.Watermark.Applied
 		}
 		if !done || !bytes.Equal(g.Result, ks.result) || fp.Differs(c.Fingerprint) {
-			w.fail("I11", k, "a duplicate was answered from a record in state %v with another result or payload", before.State)
+			w.fail("I11", k, "a duplicate was replayed from a record in state %v with another result or payload", before.State)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 			ks.resolves++
 		}
 		if after.Takeovers == 0 {
-			ks.returned, ks.solo = false, 0 // it starts afresh; a forced release keeps the runs without a word
+			ks.returned, ks.ranAlone = false, 0 // it starts afresh; a forced release keeps the crashed runs
 		}
 	}
 	if after.State == before.State && after.Watermark.Running == before.Watermark.Running || !after.State.Terminal() {
@@ -251,7 +251,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 		if ks.begun && !w.sc.versions && strings.Contains(after.Reason, neverBegun) { // an entity's record counts its present version alone
 			w.fail("I23", k, "became %v, although a run of it was started: %s", after.State, after.Reason)
 		}
-		if by == byFinish && !ks.returned && ks.solo == 0 && !ks.brushed && !w.faulted && strings.Contains(after.Reason, exhausted) {
+		if by == byFinish && !ks.returned && ks.ranAlone == 0 && !ks.brushed && !w.faulted && strings.Contains(after.Reason, exhausted) {
 			w.fail("I21", k, "became %v, but its handler never returned and never ran alone: %s", after.State, after.Reason)
 		}
 	}
@@ -359,7 +359,7 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 	}
 	switch {
 	case ks.redrives+ks.resolves > 0 && ks.terminal:
-		// Reopened by a person, who sent another copy: the final check judges.
+		// Reopened by an operator, who sent another copy: the final check judges.
 	case !rec.State.Terminal():
 		w.fail("I1", m.key, "m%d was acked (%v) while its record is %v", m.id, a, rec.State)
 	default:

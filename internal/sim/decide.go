@@ -45,7 +45,7 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 		if claim.Version < before.Watermark.Running && before.State != driver.Absent {
 			return *before, driver.Grant{Verdict: driver.Stale, Hold: before.Hold()}, false
 		}
-	case mutTwinAcked:
+	case mutVersionAcked:
 		claim.Version = max(claim.Version, before.Watermark.Running)
 		claim.Fingerprint = ""
 	case mutJoinedCounts:

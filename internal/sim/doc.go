@@ -4,7 +4,7 @@
 // byte for byte, so that a violation is reproduced by its number.
 //
 // The model's store decides with driver.Decide*, as every adapter has to. The model is hostile within the contract:
-// requests are lost, applied with the answer lost, or applied long after their sender gave up or died; deliveries are
+// requests are lost, applied with the response lost, or applied long after their sender gave up or died; deliveries are
 // duplicated, stale receipts are accepted or refused; workers crash before and after every operation, stall past
 // their leases, are drained and restarted with another policy; the store goes down, its clock jumps, and in some
 // schedules it loses a suffix of its writes.
@@ -12,9 +12,8 @@
 // A checker that finds nothing proves nothing: [Mutants] are known ways to get the protocol wrong (section 12), planted
 // between the machine and the model or in the model, never in the machine, and each has to be found.
 //
-// Reading order: sim.go (what to call), scenario.go (what a seed draws), world.go (time and events), worker.go (the
-// shell around the machine), run.go (handlers and the outside world), store.go and tx.go, queue.go, operator.go,
-// faults.go, check.go and final.go (the
-// invariants), decide.go and mutant.go (what is planted), trace.go. The relays of an outbox have a world of their own:
-// outbox.go, outbox_relay.go, outbox_model.go, outbox_faults.go, outbox_check.go, outbox_run.go.
+// Reading order: sim.go (what to call), scenario.go (what a seed draws), world.go (time and events), worker.go (the shell
+// around the machine), run.go (handlers and the outside world), store.go and tx.go, queue.go, operator.go, faults.go,
+// check.go and final.go (the invariants), decide.go and mutant.go (what is planted), trace.go. The relays of an outbox have
+// a world of their own: outbox.go, outbox_relay.go, outbox_model.go, outbox_faults.go, outbox_check.go, outbox_run.go.
 package sim

@@ -143,9 +143,9 @@ func (w *world) hasLate(m *qmsg) bool {
 	return false
 }
 
-// actOnLate is the part of an act that is about a late duplicate of an EXPIRED record; done: the act is over. A person reruns
-// a completed key only deliberately.
-func (w *world) actOnLate(a *act, l *qletter) (done bool) {
+// taskOnLate is the part of a task that is about a late duplicate of an EXPIRED record. done: the task has ended. An
+// operator reruns a completed key only deliberately.
+func (w *world) taskOnLate(a *task, l *qletter) (done bool) {
 	rec := &w.st.recs[w.row(l.Key.Raw)]
 	switch {
 	case a.kind == driver.Discard:

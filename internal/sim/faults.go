@@ -13,7 +13,7 @@ type faultKind uint8
 const (
 	crashBefore faultKind = iota
 	crashAfter
-	loseAnswer
+	loseResponse
 	loseRequest
 	stallHere
 	delayRequest
@@ -25,7 +25,7 @@ const (
 	failover
 )
 
-var faultNames = [...]string{"crash before", "crash after", "answer lost", "request lost", "stall", "request delayed", "", "outage", "clock jump", "drain", "failover"}
+var faultNames = [...]string{"crash before", "crash after", "response lost", "request lost", "stall", "request delayed", "", "outage", "clock jump", "drain", "failover"}
 
 func (f faultKind) String() string { return faultNames[f] }
 
@@ -70,8 +70,8 @@ func (w *world) plan(k *worker, r *request) {
 		k.crash()
 	case crashAfter:
 		r.crash = true
-	case loseAnswer:
-		r.fate = lostAnswer
+	case loseResponse:
+		r.fate = lostResponse
 	case loseRequest:
 		r.fate = lostRequest
 	case stallHere:
@@ -123,7 +123,7 @@ func (w *world) boundary(k *worker, r *run) bool {
 	case crashBefore:
 		k.crash()
 		return true
-	case crashAfter, loseAnswer:
+	case crashAfter, loseResponse:
 		r.kills = 2
 	case loseRequest:
 		r.kills = 1

@@ -44,7 +44,7 @@ const (
 	mutStaleByRunning
 	mutGapForgotten
 	mutRedriveBlind
-	mutTwinAcked
+	mutVersionAcked
 	mutCacheFailed
 	mutCacheUnknown
 	mutCacheForever
@@ -68,9 +68,9 @@ const (
 	mutants
 )
 
-// catalogue names the mutants, and the invariants of which each must violate one: found by another, it would be an
-// accident of the simulator.
-var catalogue = [...]struct{ name, breaks string }{
+// mistakes has the mutants' names, and the invariants of which each must violate one. If another invariant found it, that
+// would be an accident of the simulator.
+var mistakes = [...]struct{ name, breaks string }{
 	noMutant:                 {"", ""},
 	mutCompleteBlind:         {"complete without token compare", "I7 I10 I11"},
 	mutAckBusy:               {"ack of a busy duplicate", "I1 I14"},
@@ -78,7 +78,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutPurgeEarly:            {"purge before the horizon", "I13 I2 I10"},
 	mutAckFirst:              {"ack first", "I1"},
 	mutOwnClaimDuplicate:     {"own timed-out claim taken for a duplicate", "I1 I8"},
-	mutReleaseNoResponse:     {"release after an unanswered complete", "I10 I2"},
+	mutReleaseNoResponse:     {"release after a complete without a response", "I10 I2"},
 	mutTokenRestarts:         {"token restarts after release or purge", "I3"},
 	mutRowSurvives:           {"record row survives its failed batch item", "I18"},
 	mutGroupOrder:            {"group handled in key order", "I22"},
@@ -94,7 +94,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutBuckets:               {"bucketed records at roll-over", "I2 I10 I2' I6"},
 	mutMarkFirst:             {"mark before the effect", "I18 I1"},
 	mutInDoubtIgnored:        {"commit in doubt ignored", "I2"},
-	mutRollbackTag:           {"commit answered ROLLBACK taken for a commit", "I1"},
+	mutRollbackTag:           {"COMMIT that returned ROLLBACK taken for a commit", "I1"},
 	mutPolicyWeakened:        {"rolling deploy weakens the policy", "I2' I2"},
 	mutHalvesByKey:           {"bisect in key order", "I22"},
 	mutHalfSurvives:          {"record row survives its failed half", "I18"},
@@ -103,12 +103,12 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutStaleByRunning:        {"stale judged by the running version instead of the applied one", "I1"},
 	mutGapForgotten:          {"late arrival inside a skipped gap treated as stale", "I1"},
 	mutRedriveBlind:          {"redrive drops the dead letter of another version", "I1"},
-	mutTwinAcked:             {"another version taken for a duplicate", "I1"},
+	mutVersionAcked:          {"another version taken for a duplicate", "I1"},
 	mutCacheFailed:           {"cache keeps failed records", "I1 I11"},
-	mutCacheUnknown:          {"cache filled by an unanswered complete", "I1 I11"},
+	mutCacheUnknown:          {"cache filled by a complete without a response", "I1 I11"},
 	mutCacheForever:          {"cache outlives the record's retention", "I1 I11"},
-	mutCachePayload:          {"cache answers another payload", "I1 I11"},
-	mutCacheVersion:          {"cache answers another version", "I1 I11"},
+	mutCachePayload:          {"cache replays another payload", "I1 I11"},
+	mutCacheVersion:          {"cache replays another version", "I1 I11"},
 	mutRefusalOutage:         {"one message's refused statement taken for an outage", "I17"},
 	mutLockBlamed:            {"a lock that others hold counted as the message's failure", "I26"},
 	mutDeferralForgotten:     {"a deferred first run looks as if it had never started", "I23"},
@@ -224,7 +224,7 @@ func (w *world) arrivalsMutated(r *request) {
 	}
 }
 
-// releaseNoResponse is a worker that takes an unanswered COMPLETE for a failure and gives the key back.
+// releaseNoResponse is a worker that takes a COMPLETE without a response for a failure, and releases the key.
 func (w *world) releaseNoResponse(r *request) {
 	for i := range r.works {
 		f := r.works[i].Finish
@@ -249,12 +249,12 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 
 // versioned reports that a mutant needs keys with versions.
 func (m mutant) versioned() bool {
-	return m >= mutOlderTakesOver && m <= mutTwinAcked || m == mutCacheVersion
+	return m >= mutOlderTakesOver && m <= mutVersionAcked || m == mutCacheVersion
 }
 
 // breaks reports that an invariant is one of those that a mutant must violate.
 func (m mutant) breaks(invariant string) bool {
-	for _, s := range strings.Fields(catalogue[m].breaks) {
+	for _, s := range strings.Fields(mistakes[m].breaks) {
 		if s == invariant {
 			return true
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// act is what a person does with one dead letter: steps that can be repeated from the start after an interruption.
-type act struct {
+// task is what an operator does with one dead letter: steps that can be repeated from the start after an interruption.
+type task struct {
 	deadLetter int
 	kind       driver.OperationKind
 	as         driver.State
@@ -16,29 +16,29 @@ type act struct {
 	step       int
 }
 
-// act does a person's next step, or picks a dead letter to begin with.
-func (w *world) act(ref int) {
+// operatorStep does an operator's next step, or picks a dead letter to begin with.
+func (w *world) operatorStep(ref int) {
 	if ref < 0 {
-		w.pickAct()
+		w.pickTask()
 		return
 	}
-	a := &w.acts[ref]
+	a := &w.tasks[ref]
 	l := &w.q.deadLetters[a.deadLetter]
 	if a.step == 0 && w.st.held[w.row(l.Key.Raw)] != 0 {
 		w.push(w.now+20*time.Millisecond, evAction, -1, ref) // the row is locked by a transaction
 		return
 	}
 	if a.step > 0 && w.chance(150) {
-		a.step = 0 // interrupted: somebody begins again
+		a.step = 0 // interrupted: it begins again
 		w.push(w.now+w.between(time.Millisecond, time.Second), evAction, -1, ref)
 		return
 	}
-	if l.Kind == driver.DeadLetterLate && !w.sc.versions && a.step == 0 && w.actOnLate(a, l) {
+	if l.Kind == driver.DeadLetterLate && !w.sc.versions && a.step == 0 && w.taskOnLate(a, l) {
 		return
 	}
 	operate := true
 	if w.sc.versions && a.step == 0 && w.mut != mutRedriveBlind {
-		done, send := w.actOnVersion(a, l)
+		done, send := w.taskOnVersion(a, l)
 		if done {
 			return
 		}
@@ -52,9 +52,9 @@ func (w *world) act(ref int) {
 				w.pending--
 				return
 			}
-			// Not the record's dead letter any more, and no end that stands: perhaps this very act opened the record before it
-			// was interrupted, and a delivery whose message is gone has claimed it since, or failed it and could not write
-			// its dead letter. The message is sent again: one copy too many does no harm, one too few is a loss.
+			// No longer the record's dead letter, and no final end. Perhaps this very task opened the record before it was
+			// interrupted, and a delivery whose message is gone has claimed it since, or failed it and could not write its
+			// dead letter. The message is sent again: one copy too many does no harm, one too few is a loss.
 			break
 		}
 		l.discarded = l.discarded || a.kind == driver.Discard || a.kind == driver.Resolve && a.as == driver.FailedState
@@ -79,7 +79,7 @@ func (w *world) act(ref int) {
 	w.push(w.now+w.between(time.Millisecond, 50*time.Millisecond), evAction, -1, ref)
 }
 
-func (w *world) pickAct() {
+func (w *world) pickTask() {
 	if w.chance(100) {
 		w.forceRelease()
 		w.pending--
@@ -102,7 +102,7 @@ func (w *world) pickAct() {
 			continue
 		}
 		if n--; n < 0 {
-			a := act{deadLetter: i, kind: driver.Redrive}
+			a := task{deadLetter: i, kind: driver.Redrive}
 			switch {
 			case l.Kind == driver.DeadLetterUncertain:
 				a.kind, a.as = driver.Resolve, w.judgeDeadLetter(l)
@@ -111,14 +111,14 @@ func (w *world) pickAct() {
 			default:
 				a.edited = w.chance(200)
 			}
-			w.acts = append(w.acts, a)
-			w.act(len(w.acts) - 1)
+			w.tasks = append(w.tasks, a)
+			w.operatorStep(len(w.tasks) - 1)
 			return
 		}
 	}
 }
 
-// judgeDeadLetter is a person who looks at the world before deciding.
+// judgeDeadLetter is an operator who checks the world before deciding.
 func (w *world) judgeDeadLetter(l *qletter) driver.State {
 	if w.keys[l.key].effects > 0 {
 		return driver.Completed
@@ -129,8 +129,8 @@ func (w *world) judgeDeadLetter(l *qletter) driver.State {
 	return driver.Released
 }
 
-// operate is the record's part of an act; false = Lost.
-func (w *world) operate(a *act, l *qletter) bool {
+// operate is the record's part of a task. False = Lost.
+func (w *world) operate(a *task, l *qletter) bool {
 	op := driver.Operation{
 		Kind: a.kind, Key: l.Key, Token: l.Token, Generation: l.Generation, As: a.as, Keep: keep, Reason: "by a person",
 		NewGeneration: a.rerun || w.mut == mutRerunByRedrive && l.Kind == driver.DeadLetterLate,
@@ -148,7 +148,7 @@ func (w *world) operate(a *act, l *qletter) bool {
 func (w *world) operateNow(row int, op *driver.Operation) bool {
 	after, o, changed := driver.DecideOperate(w.st.recs[row], *op, w.storeNow(), w.st.drawn+1)
 	if w.tr != nil {
-		w.tr.add(w, w.business(row), "operator: act %d on %s, token %d, as %v: %v", op.Kind, op.Key.Raw, op.Token, op.As, o)
+		w.tr.add(w, w.business(row), "operator: operation %d on %s, token %d, as %v: %v", op.Kind, op.Key.Raw, op.Token, op.As, o)
 	}
 	if changed {
 		w.st.drawn = max(w.st.drawn, after.Token)

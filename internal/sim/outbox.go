@@ -20,7 +20,7 @@ const (
 	maxRelayTurns = 20_000           // a seed takes some hundred
 )
 
-// OutboxStats tell what was simulated of outboxes.
+// OutboxStats counts what was simulated of outboxes.
 type OutboxStats struct {
 	// Schedules are seeds with random faults, CrashPoints those with one fault at one operation.
 	Schedules   int `json:"schedules"`
@@ -33,7 +33,7 @@ type OutboxStats struct {
 	// Faults that happened.
 	Crashes int `json:"crashes"`
 	Stalls  int `json:"stalls"`
-	Lost    int `json:"answers_lost"`
+	Lost    int `json:"responses_lost"`
 	Late    int `json:"requests_late"`
 }
 
@@ -141,14 +141,14 @@ func (w *relayWorld) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(w.rng.Int64N(int64(to-from)+1))
 }
 
-// simulate runs one seed. calm leaves random faults out; at plants one of a kind at that operation.
-func (w *relayWorld) simulate(seed uint64, mut relayMutant, calm bool, at int, kind relayFault) *Violation {
+// simulate runs one seed. faultless leaves random faults out. at plants one of a kind at that operation.
+func (w *relayWorld) simulate(seed uint64, mut relayMutant, faultless bool, at int, kind relayFault) *Violation {
 	w.pcg.Seed(seed, 0x6f7574626f78)
 	*w = relayWorld{
 		pcg: w.pcg, rng: w.rng, seed: seed, mut: mut, at: at, kind: kind, tr: w.tr, turns: w.turns[:0],
 		stats: w.stats, waiting: w.waiting[:0],
 	}
-	w.sc.draw(w, calm)
+	w.sc.draw(w, faultless)
 	w.emit()
 	for i := range w.sc.relays {
 		w.start(i)
@@ -207,7 +207,7 @@ func (t relayTime) Now() time.Time { return epochOfRelays.Add(t.p.w.now) }
 func (t relayTime) Pause(_ context.Context, d time.Duration) {
 	c := &relayCall{p: t.p, to: t.p.cur, pause: true}
 	t.p.pausing = c
-	t.p.w.on(t.p.w.now+d, func() { t.p.w.answer(c) })
+	t.p.w.on(t.p.w.now+d, func() { t.p.w.respond(c) })
 	t.p.await(c)
 }
 

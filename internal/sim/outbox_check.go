@@ -27,8 +27,8 @@ const (
 	relayMutants
 )
 
-// relayCatalogue names them, and the invariants of which each must violate one.
-var relayCatalogue = [...]struct{ name, breaks string }{
+// relayMistakes has their names, and the invariants of which each must violate one.
+var relayMistakes = [...]struct{ name, breaks string }{
 	noRelayMutant:      {"", ""},
 	relayCursor:        {"outbox: read by a cursor that skips a late commit", "I16"},
 	relayMarkFirst:     {"outbox: marked before it is published", "I16"},
@@ -43,7 +43,7 @@ var relayCatalogue = [...]struct{ name, breaks string }{
 }
 
 func (m relayMutant) breaks(invariant string) bool {
-	for _, s := range strings.Fields(relayCatalogue[m].breaks) {
+	for _, s := range strings.Fields(relayMistakes[m].breaks) {
 		if s == invariant {
 			return true
 		}
@@ -92,7 +92,7 @@ func (w *relayWorld) violate(invariant, format string, args ...any) {
 	if w.at >= 0 {
 		w.vio.Fault = w.kind.String()
 	}
-	w.vio.Mutant = relayCatalogue[w.mut].name
+	w.vio.Mutant = relayMistakes[w.mut].name
 	w.log("*** %s: %s", invariant, w.vio.Detail)
 }
 
@@ -107,14 +107,14 @@ func (w *relayWorld) checkPublished(c *relayCall, m *driver.Message, accepted bo
 		w.violate("I16", "%s was published with the id %q in its header", r.id, idOf(m))
 		return
 	}
-	w.log("relay %d sends %s: accepted %v, answer %v", c.p.id, r.id, accepted, c.err)
+	w.log("relay %d sends %s: accepted %v, error %v", c.p.id, r.id, accepted, c.err)
 	if !accepted {
 		return
 	}
 	if r.published++; r.published > 1 || r.group == 0 {
 		return
 	}
-	// A copy that arrives after its relay lost the message, or gave it up, has no order any more.
+	// A copy that arrives after its relay lost the message, or gave it up, has no order anymore.
 	if r.state != rowThere || r.holder != c.p.id || r.hand == 0 || r.until <= w.now {
 		return
 	}
@@ -180,7 +180,7 @@ func (w *relayWorld) count() {
 	}
 }
 
-// log writes a line of the history, when somebody reads it.
+// log writes a line of the history, if there is a trace.
 func (w *relayWorld) log(format string, args ...any) {
 	if w.tr == nil {
 		return

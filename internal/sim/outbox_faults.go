@@ -13,22 +13,22 @@ const (
 	relayCrashBefore            // the process dies before the request leaves
 	relayCrashAfter             // the request is carried out, and the process dies before it knows
 	relayDropped                // the request does not arrive
-	relayNoResponse             // the request is carried out, the answer is lost
+	relayNoResponse             // the request is carried out, the response is lost
 	relayLate                   // the relay gives up, and the request is carried out much later
 	relayFrozenOut              // the process is frozen before the request leaves, past its leases
-	relayFrozenIn               // the process is frozen before the answer reaches it, past its leases
-	relayDrained                // the process is told to stop
+	relayFrozenIn               // the process is frozen before the response reaches it, past its leases
+	relayDrained                // the process is asked to stop
 	relayFaults
 )
 
 func (f relayFault) String() string {
 	return [...]string{
-		"nothing", "a crash before", "a crash after", "a request dropped", "an answer lost", "a late request", "a freeze before",
+		"nothing", "a crash before", "a crash after", "a request dropped", "a response lost", "a late request", "a freeze before",
 		"a freeze after", "a stop",
 	}[f]
 }
 
-// faulty tells whether faults still happen by themselves.
+// faulty reports whether faults still happen by themselves.
 func (w *relayWorld) faulty() bool { return w.now < w.sc.quiet }
 
 func (w *relayWorld) latency() time.Duration { return w.between(time.Millisecond, 20*time.Millisecond) }
@@ -85,21 +85,21 @@ func (p *relay) freeze() {
 	p.frozen = p.w.now + p.w.between(relayVisible/2, 2*relayVisible)
 }
 
-// arrive carries a request out and answers it. A receive that finds nothing waits.
+// arrive carries a request out and responds to it. A receive that finds nothing waits.
 func (w *relayWorld) arrive(c *relayCall) {
 	if c.what == opReceive && c.p.dead {
 		return
 	}
 	if c.what == opReceive && c.p.draining {
 		c.err = context.Canceled
-		w.answer(c)
+		w.respond(c)
 		return
 	}
 	if !w.apply(c) {
 		w.waiting = append(w.waiting, c)
 		return
 	}
-	w.on(w.now+w.latency(), func() { w.answer(c) })
+	w.on(w.now+w.latency(), func() { w.respond(c) })
 }
 
 // apply carries a request out; false when a receive found nothing.
@@ -130,7 +130,7 @@ func (w *relayWorld) refuse(c *relayCall) {
 	}
 }
 
-// fail answers that there is no answer. The request may still be carried out.
+// fail ends a call without a response. The request may still be carried out.
 func (w *relayWorld) fail(c *relayCall) {
 	if c.p.dead || c.given || c.to.waits != c {
 		return
@@ -141,5 +141,5 @@ func (w *relayWorld) fail(c *relayCall) {
 	}
 	c.ds, c.out, c.err = nil, nil, errSimulate
 	w.refuse(c)
-	w.answer(c)
+	w.respond(c)
 }

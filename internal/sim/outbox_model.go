@@ -27,7 +27,7 @@ type row struct {
 	count      int
 
 	published int // times that it was accepted
-	refused   int // times that a send with it was answered by an error
+	refused   int // times that a send with it returned an error
 }
 
 type rowState uint8
@@ -60,19 +60,19 @@ type rowReceipt struct {
 type relayScenario struct {
 	relays, batch, maxAttempts int
 	names                      bool // the sender names what it refuses
-	partial                    bool // it may accept a part of a batch and answer an error
+	partial                    bool // it may accept a part of a batch and return an error
 	flaky                      int  // per mille of calls that go wrong while faults last
 	outages                    [2][2]time.Duration
 	faults                     map[int]relayFault
 	quiet                      time.Duration // no faults and no transactions from then on
 }
 
-func (sc *relayScenario) draw(w *relayWorld, calm bool) {
+func (sc *relayScenario) draw(w *relayWorld, faultless bool) {
 	*sc = relayScenario{
 		relays: 1 + w.n(3), batch: 1 + w.n(4), maxAttempts: 2 + w.n(3), names: w.chance(400), partial: w.chance(400),
 		quiet: 12 * time.Second, faults: map[int]relayFault{},
 	}
-	if calm {
+	if faultless {
 		return
 	}
 	sc.flaky = [...]int{0, 20, 120}[w.n(3)]
@@ -148,7 +148,7 @@ func (w *relayWorld) feed() {
 	w.end(r, false)
 }
 
-// settled tells whether every transaction ended and nothing is left; all: of the fed ones neither.
+// settled reports whether every transaction ended and nothing is left; all: of the fed ones neither.
 func (w *relayWorld) settled(all bool) bool {
 	for _, r := range w.rows {
 		if (all || !r.trickle) && (r.state == rowOpen || r.state == rowThere) {
@@ -160,7 +160,7 @@ func (w *relayWorld) settled(all bool) bool {
 
 func (w *relayWorld) done() bool { return w.late == 0 && w.settled(true) }
 
-// handable tells whether a row can be handed out.
+// handable reports whether a row can be handed out.
 func (w *relayWorld) handable(r *row) bool {
 	if r.state == rowOpen && w.mut == relayUncommitted && r.position > 0 {
 		return r.hand == 0 || r.until <= w.now
@@ -213,7 +213,7 @@ func (w *relayWorld) take(c *relayCall) bool {
 	return len(c.ds) > 0
 }
 
-// offer looks whether one of the waiting receives can be answered now.
+// offer completes the waiting receives that find a message now.
 func (w *relayWorld) offer() {
 	for i := 0; i < len(w.waiting) && w.vio == nil; {
 		c := w.waiting[i]
@@ -223,7 +223,7 @@ func (w *relayWorld) offer() {
 		}
 		w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
 		if !c.p.dead {
-			w.on(w.now+w.latency(), func() { w.answer(c) })
+			w.on(w.now+w.latency(), func() { w.respond(c) })
 		}
 	}
 }
@@ -274,10 +274,10 @@ func (w *relayWorld) extend(c *relayCall) {
 
 var (
 	errSender   = errors.New("refused")
-	errSimulate = errors.New("no answer")
+	errSimulate = errors.New("no response")
 )
 
-// publish is the sender: it accepts all, none, or a part and answers an error.
+// publish is the sender: it accepts all, none, or a part and returns an error.
 func (w *relayWorld) publish(c *relayCall) {
 	accepted := len(c.messages)
 	for i := range c.messages {
@@ -324,5 +324,5 @@ func (w *relayWorld) byID(id string) *row {
 	return nil
 }
 
-// idOf is the id that a copy carries for whoever reads it.
+// idOf is the id that a copy carries for its reader.
 func idOf(m *driver.Message) string { return m.Headers[outbox.HeaderID] }

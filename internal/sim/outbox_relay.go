@@ -15,7 +15,7 @@ type relay struct {
 	id       int
 	cancel   context.CancelFunc
 	main     *coroutine
-	cur      *coroutine // who runs
+	cur      *coroutine // that runs
 	beat     *heartbeat
 	pausing  *relayCall
 	dead     bool
@@ -23,7 +23,7 @@ type relay struct {
 	frozen   time.Duration // until then it does nothing
 }
 
-// coroutine is code that rests while the world answers it.
+// coroutine is code that waits for the world's response.
 type coroutine struct {
 	next  func() (struct{}, bool)
 	stop  func()
@@ -56,7 +56,7 @@ func (p *relay) resume(c *coroutine) {
 	_, more := c.next()
 	c.ended = !more
 	p.cur = before
-	if c == p.main && c.ended && !p.dead { // it was told to stop, and did
+	if c == p.main && c.ended && !p.dead { // it was asked to stop, and did
 		p.die()
 		p.w.on(p.w.now+p.w.between(10*time.Millisecond, time.Second), func() { p.w.start(p.id) })
 	}
@@ -65,7 +65,7 @@ func (p *relay) resume(c *coroutine) {
 	}
 }
 
-// await rests until the world answers a call.
+// await waits until the world responds to a call.
 func (p *relay) await(c *relayCall) {
 	if p.dead {
 		panic(errDied)
@@ -100,24 +100,24 @@ func (p *relay) crash() {
 	p.w.on(p.w.now+p.w.between(10*time.Millisecond, 2*relayVisible), func() { p.w.start(p.id) })
 }
 
-// drain tells it to stop in good order.
+// drain stops it in good order.
 func (p *relay) drain() {
 	if p.dead {
 		return
 	}
-	p.w.log("relay %d is told to stop", p.id)
+	p.w.log("relay %d is asked to stop", p.id)
 	p.draining = true
 	p.cancel()
 	for i, c := range p.w.waiting {
 		if c.p == p {
 			p.w.waiting = append(p.w.waiting[:i], p.w.waiting[i+1:]...)
 			c.err = context.Canceled
-			p.w.answer(c)
+			p.w.respond(c)
 			return
 		}
 	}
 	if c := p.pausing; c != nil {
-		p.w.answer(c)
+		p.w.respond(c)
 	}
 }
 
@@ -175,7 +175,7 @@ type relayCall struct {
 	to    *coroutine
 	what  relayOp
 	pause bool
-	given bool // up: the answer is for nobody
+	given bool // up: no one waits for the response
 	done  bool // on the other side
 
 	max      int
@@ -233,7 +233,7 @@ func (s relaySender) Send(_ context.Context, m ...driver.Message) error {
 	return s.p.ask(&relayCall{what: opSend, messages: append([]driver.Message(nil), m...)}).err
 }
 
-// ask sends a request and rests until it is answered.
+// ask sends a request and waits for its response.
 func (p *relay) ask(c *relayCall) *relayCall {
 	if p.dead {
 		panic(errDied)
@@ -244,12 +244,12 @@ func (p *relay) ask(c *relayCall) *relayCall {
 	return c
 }
 
-// answer lets the relay go on.
-func (w *relayWorld) answer(c *relayCall) {
+// respond lets the relay go on.
+func (w *relayWorld) respond(c *relayCall) {
 	switch p := c.p; {
 	case p.dead || c.given || c.to.waits != c:
 	case p.frozen > w.now:
-		w.on(p.frozen, func() { w.answer(c) })
+		w.on(p.frozen, func() { w.respond(c) })
 	default:
 		c.to.waits = nil
 		if p.pausing == c {

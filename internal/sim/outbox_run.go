@@ -8,7 +8,7 @@ import (
 
 const (
 	basesOfRelays      = 15
-	seedsPerRelayShare = 10 // one schedule of an outbox for so many of the engine
+	seedsPerRelayShare = 10 // the engine's schedules for each of an outbox
 )
 
 // ReplayOutbox simulates one seed of the outbox and prints its history, and its verdict.
@@ -20,9 +20,9 @@ func ReplayOutbox(seed uint64, out io.Writer) error {
 }
 
 // explain runs a violation's seed again, with its history written down.
-func (w *relayWorld) explain(v *Violation, mut relayMutant, calm bool, kind relayFault) {
+func (w *relayWorld) explain(v *Violation, mut relayMutant, faultless bool, kind relayFault) {
 	w.tr = &trace{}
-	again := w.simulate(v.Seed, mut, calm, v.At, kind)
+	again := w.simulate(v.Seed, mut, faultless, v.At, kind)
 	v.Trace = w.tr.evidence(v, again, -1)
 	w.tr = nil
 }
@@ -45,7 +45,7 @@ func (p *pool) relaySeeds() {
 	p.o.Progress(fmt.Sprintf("%d schedules of an outbox, %d violations", p.report.Outbox.Schedules, len(p.report.Violations)))
 }
 
-// relayCrashPoints plants one fault of each kind at every operation of calm schedules.
+// relayCrashPoints plants one fault of each kind at every operation of schedules without random faults.
 func (p *pool) relayCrashPoints() {
 	var points atomic.Int64
 	p.relays(basesOfRelays*p.o.CrashPoints/AllCrashPoints, func(w *relayWorld, i int) bool {
@@ -76,7 +76,7 @@ func (p *pool) relayCrashPoints() {
 // findRelayMutants looks for each mutant of the outbox until one of its invariants is violated.
 func (p *pool) findRelayMutants() {
 	for mut := noRelayMutant + 1; mut < relayMutants; mut++ {
-		p.findMutant(relayCatalogue[mut].name, func(found func(seed uint64, invariant, detail string)) int {
+		p.findMutant(relayMistakes[mut].name, func(found func(seed uint64, invariant, detail string)) int {
 			return p.relays(seedsPerMutant, func(w *relayWorld, i int) bool {
 				v := w.simulate(p.o.First+uint64(i), mut, false, -1, relayFine)
 				if v == nil || !mut.breaks(v.Invariant) {

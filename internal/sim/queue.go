@@ -29,7 +29,7 @@ type qmsg struct {
 
 type receipt struct {
 	msg  int
-	busy bool // the claim was answered Busy (a mutant looks at it)
+	busy bool // the claim was Busy (a mutant uses it)
 }
 
 type qletter struct {
@@ -37,7 +37,7 @@ type qletter struct {
 	msg   int
 	key   int // -1: it has none
 	alive bool
-	// discarded: a person decided that its message is not to run.
+	// discarded: an operator decided that its message is not to run.
 	discarded bool
 	sent      time.Duration // when the settlement that published it was sent
 }
@@ -240,7 +240,7 @@ func (q *queue) prolong(w *world, r *request) {
 	}
 }
 
-// checkProlong is I25: a worker that knows that its claim is lost keeps the message from nobody.
+// checkProlong is I25: a worker that knows that its claim is lost does not keep the message from others.
 func (w *world) checkProlong(k *worker, r *request) {
 	if r.kind != machine.ActionProlong {
 		return
@@ -270,7 +270,8 @@ func (q *queue) deadLetter(id string) *qletter {
 	return nil
 }
 
-// hasDeadLetterOf tells that a message without a key was ever put into a dead letter: it, or one with the same id, group and body.
+// hasDeadLetterOf reports that a message without a key was ever put into a dead letter: it, or one with the same id, group and
+// body.
 func (q *queue) hasDeadLetterOf(m *qmsg) bool {
 	return slices.ContainsFunc(q.deadLetters, func(l qletter) bool {
 		o := &q.msgs[l.msg]
@@ -278,7 +279,8 @@ func (q *queue) hasDeadLetterOf(m *qmsg) bool {
 	})
 }
 
-// putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that was deleted.
+// putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that
+// was deleted.
 func (q *queue) putDeadLetter(w *world, l *driver.DeadLetter, msg int, sent time.Duration) {
 	c := *l
 	if w.mut == mutDeadLetterID && c.Kind != driver.DeadLetterMismatch {

@@ -20,10 +20,10 @@ type run struct {
 	raw    int // the record's index
 
 	ignores bool // its cancellation
-	// cancelled: it was told to end, so that its failure says nothing.
+	// cancelled: it was cancelled, so its failure is inconclusive.
 	cancelled bool
 	tries     bool // it was started although no run of its worker succeeds
-	lost      bool // its worker knows that it has no claim any more
+	lost      bool // its worker knows that it has lost its claim
 	kills     int  // 1 = before the effect, 2 = after it
 	applies   bool // it has an effect before it fails
 	result    machine.Result
@@ -101,13 +101,13 @@ func (w *world) countAlone(k *worker, r *run) {
 			if o.alone {
 				o.alone = false
 				if o.key >= 0 {
-					w.keys[o.key].solo--
+					w.keys[o.key].ranAlone--
 				}
 			}
 		}
 	}
 	if r.alone && r.key >= 0 {
-		w.keys[r.key].solo++
+		w.keys[r.key].ranAlone++
 	}
 }
 
@@ -292,7 +292,7 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 	w.push(at, evReturn, r.worker, r.ref)
 }
 
-// runReturn tells the machine how a run ended.
+// runReturn passes the end of a run to the machine.
 func (w *world) runReturn(r *run, at time.Duration) {
 	k := &w.workers[r.worker]
 	if r.over || (!r.job.Probe && at < r.at) {
@@ -324,7 +324,7 @@ func (w *world) runReturn(r *run, at time.Duration) {
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
 }
 
-// probe asks the world. One that tells also keeps older tokens out from then on.
+// probe asks the world. A probe that can tell also keeps older tokens out from then on.
 func (w *world) probe(k *worker, r *run) {
 	if r.kills > 0 {
 		w.kill(k, r)
@@ -353,7 +353,7 @@ func (w *world) probe(k *worker, r *run) {
 		}
 	}
 	if w.tr != nil {
-		w.tr.add(w, r.key, "the probe of k%d answers %d", r.key, res.Probe)
+		w.tr.add(w, r.key, "the probe of k%d returns %d", r.key, res.Probe)
 	}
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: res})
 }

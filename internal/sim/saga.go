@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/internal/sim/saga"
 )
 
-// This file runs the simulator of sagas (package saga) beside the engine's: the same seeds, the same report.
+// This file runs the simulator of sagas (package saga) with the engine's: the same seeds, the same report.
 
 // sagaBases is the number of base schedules of sagas that get a fault at every call.
 const sagaBases = 300

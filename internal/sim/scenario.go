@@ -80,7 +80,7 @@ type scenario struct {
 
 	versions bool // keys are versions of entities
 	longTerm bool // records become EXPIRED at the end of their retention
-	ageless  bool // nobody knows when a message was sent
+	ageless  bool // the send times of messages are unknown
 
 	staleOK, txWaits, dedupDead, wave2 bool
 
@@ -97,11 +97,11 @@ type scenario struct {
 	nfaults int
 	flaky   int // per mille of requests that go wrong while faults last
 	slow    int // per mille of runs that outlast a lease
-	people  int // operators' acts
+	people  int // operators' tasks
 }
 
-// draw fills in a scenario. calm leaves all faults out: the base of crash points.
-func (sc *scenario) draw(w *world, calm bool) {
+// draw fills in a scenario. faultless leaves all faults out, as the base of crash points.
+func (sc *scenario) draw(w *world, faultless bool) {
 	specs := sc.specs[:0]
 	*sc = scenario{}
 	sc.mode = machine.Mode(w.pick(50, 20, 30))
@@ -119,7 +119,7 @@ func (sc *scenario) draw(w *world, calm bool) {
 	sc.wave2 = w.chance(60)
 	sc.unkeyed = w.chance(500)
 	if sc.counts = w.seed%5 != 2; !sc.counts { // no draw of its own
-		sc.unkeyed = false // there is neither a record nor a count to tell when such a message has failed for good
+		sc.unkeyed = false // neither a record nor a count shows when such a message has failed for good
 	}
 	sc.cfg.Counts = sc.counts
 	sc.drawWork(w, specs)
@@ -133,7 +133,7 @@ func (sc *scenario) draw(w *world, calm bool) {
 	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
 		sc.wave2 = true
 	}
-	if calm {
+	if faultless {
 		return
 	}
 	sc.slow = [...]int{0, 50, 300}[w.pick(50, 30, 20)]
@@ -212,7 +212,7 @@ func (sc *scenario) drawWork(w *world, specs []spec) {
 		}
 		sc.conduct[k], sc.times[k] = c, 1+w.n(2)
 	}
-	groups := w.pick(60, 25, 15) // keys share so many groups
+	groups := w.pick(60, 25, 15) // the number of groups that keys share
 	ids := 0
 	var group [maxKeys]int
 	for k := range sc.keys {

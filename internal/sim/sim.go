@@ -24,7 +24,7 @@ type Options struct {
 	Workers int
 	// Budget bounds the whole run in real time. Defaults to none.
 	Budget time.Duration
-	// Progress is told now and then how far it is; nil = nobody is.
+	// Progress is called now and then with a line about the progress. Nil = it is not.
 	Progress func(string)
 }
 
@@ -52,7 +52,7 @@ func (r *Report) OK() bool {
 	return len(r.Violations) == 0
 }
 
-// MutantResult tells whether a planted mutant was found.
+// MutantResult reports whether a planted mutant was found.
 type MutantResult struct {
 	Name      string
 	Found     bool
@@ -112,9 +112,9 @@ func Replay(seed uint64, out io.Writer) error {
 }
 
 // explain runs a violation's seed again, with its history written down.
-func (w *world) explain(v *Violation, mut mutant, calm bool, kind faultKind) {
+func (w *world) explain(v *Violation, mut mutant, faultless bool, kind faultKind) {
 	w.tr = &trace{}
-	again := w.simulate(v.Seed, mut, calm, v.At, kind)
+	again := w.simulate(v.Seed, mut, faultless, v.At, kind)
 	v.Trace = w.tr.evidence(v, again, w.base(v.Key))
 	w.tr = nil
 }
@@ -126,13 +126,13 @@ type pool struct {
 	report Report
 }
 
-// parallel runs job(world, i) for i in [0, n) on all workers, until the context is done or job answers false.
+// parallel runs job(world, i) for i in [0, n) on all workers, until the context is done or job returns false.
 func (p *pool) parallel(n int, job func(w *world, i int) bool) int {
 	return share(p, n, newWorld, job, func(w *world) { p.report.Stats.add(&w.stats) })
 }
 
 // share runs job(w, i) for i in [0, n) on all workers, each with a world of its own, until the context is done or job
-// answers false; at its end each worker hands in its world, one at a time. It answers how many jobs there were.
+// returns false. At its end each worker passes its world to handIn, one at a time. It returns the number of jobs.
 func share[W any](p *pool, n int, make func() W, job func(w W, i int) bool, handIn func(w W)) int {
 	var next, done atomic.Int64
 	var stop atomic.Bool
@@ -216,7 +216,7 @@ func (p *pool) crashPoints() {
 // findMutants looks for each mutant until an invariant is violated.
 func (p *pool) findMutants() {
 	for mut := noMutant + 1; mut < mutants; mut++ {
-		p.findMutant(catalogue[mut].name, func(found func(seed uint64, invariant, detail string)) int {
+		p.findMutant(mistakes[mut].name, func(found func(seed uint64, invariant, detail string)) int {
 			return p.parallel(seedsPerMutant, func(w *world, i int) bool {
 				v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
 				if v == nil || !mut.breaks(v.Invariant) {
@@ -229,8 +229,8 @@ func (p *pool) findMutants() {
 	}
 }
 
-// findMutant reports what became of one planted mistake. search tries seeds, says which ones found it (from any goroutine)
-// and answers how many it tried.
+// findMutant reports the result for one planted mistake. search tries seeds, calls found for those that find it (from any
+// goroutine) and returns how many it tried.
 func (p *pool) findMutant(name string, search func(found func(seed uint64, invariant, detail string)) int) {
 	began := time.Now()
 	res := MutantResult{Name: name}

@@ -45,8 +45,8 @@ func TestNoInvariantIsViolatedOnAnySeed(t *testing.T) {
 	}
 }
 
-// TestNoInvariantIsViolatedAtAnyCrashPoint plants faults at every operation of a part of the base schedules; of all in nightly
-// runs, and in semel verify.
+// TestNoInvariantIsViolatedAtAnyCrashPoint plants faults at every operation of a part of the base schedules; of all in
+// nightly runs, and in semel verify.
 func TestNoInvariantIsViolatedAtAnyCrashPoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("crash points take a few seconds")

@@ -153,10 +153,10 @@ func (s *store) mustWait(w *world, r *request) bool {
 
 func (s *store) heldBy(w *world, raw string) bool { return s.held[w.row(raw)] != 0 }
 
-// doubt draws what a partial answer says of an item: 0 = the truth, 1 = not applied and unknown, 2 = applied and
+// doubt draws the outcome of an item in a partial response: 0 = the truth, 1 = not applied and unknown, 2 = applied and
 // unknown.
 func (w *world) doubt(r *request) int {
-	if r.fate != partialAnswer {
+	if r.fate != partialResponse {
 		return 0
 	}
 	return w.n(3)
@@ -196,7 +196,7 @@ func (s *store) claimOne(w *world, r *request, c *driver.Claim) (g driver.Grant)
 
 func lateMark(r *request) string {
 	if r.late {
-		return " (the sender was told that it timed out)"
+		return " (late: it timed out for the sender)"
 	}
 	return ""
 }
@@ -326,7 +326,7 @@ func (s *store) commit(w *world, r *request) {
 	}
 }
 
-// refuses tells whether the database refuses a run's effects; it is asked once a commit.
+// refuses reports whether the database refuses a run's effects. It is called once a commit.
 func (w *world) refuses(e *run) bool {
 	ks := &w.keys[e.key]
 	switch w.sc.conduct[e.key] {
@@ -339,26 +339,26 @@ func (w *world) refuses(e *run) bool {
 	return false
 }
 
-// refusalKind is how the database refuses what it refuses of a key.
+// refusalKind is how the database refuses a key's effects.
 type refusalKind uint8
 
 const (
-	refusesItem    refusalKind = iota // it is the item's own fault
-	refusesSuspect                    // it need not be
-	refusesAll                        // nobody is named, and it need not be its fault
-	refusesLocked                     // somebody else holds a lock, for a while
+	refusesItem      refusalKind = iota // the item is the cause
+	refusesTransient                    // the item need not be the cause
+	refusesAll                          // no item is named, and none need be the cause
+	refusesLocked                       // another transaction holds a lock, for a while
 	refusalKinds
 )
 
 func (w *world) refusalKind(key int) refusalKind {
 	kind := refusalKind((w.seed/7 + uint64(key)) % uint64(refusalKinds))
 	if kind == refusesLocked && w.sc.conduct[key] != conductRefusedFirst {
-		return refusesSuspect
+		return refusesTransient
 	}
 	return kind
 }
 
-// refusal is the answer to a commit with the effects of a key that the database refuses.
+// refusal is the error of a commit with the effects of a key that the database refuses.
 func (w *world) refusal(key, i int) error {
 	w.stats.Refused++
 	switch kind := w.refusalKind(key); {
@@ -370,7 +370,7 @@ func (w *world) refusal(key, i int) error {
 		return &driver.ItemError{Index: i, Err: errRefusedBy}
 	case w.mut == mutRefusalOutage:
 		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, errRefusedBy)
-	case kind == refusesSuspect:
+	case kind == refusesTransient:
 		return &driver.ItemError{Index: i, Err: errRefusedBy, Transient: true}
 	}
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, errRefusedBy)

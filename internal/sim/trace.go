@@ -20,7 +20,7 @@ type line struct {
 	text string
 }
 
-// add writes a line. Callers check for nil first, so that nothing is formatted when nobody reads it.
+// add writes a line. Callers check for nil first, so that nothing is formatted without a trace.
 func (t *trace) add(w *world, key int, format string, args ...any) {
 	text := fmt.Sprintf("%10.3fs  ", w.now.Seconds()) + fmt.Sprintf(format, args...)
 	if t.hash != nil {
@@ -45,16 +45,16 @@ func (t *trace) write(out io.Writer, key int) error {
 	return nil
 }
 
-func (t *trace) answer(w *world, k *worker, r *request, ev *machine.Event) {
+func (t *trace) response(w *world, k *worker, r *request, ev *machine.Event) {
 	if ev.Err != nil {
-		t.add(w, -1, "worker %d: %s of %d answers: %v", k.id, actionNames[r.kind], len(r.items), ev.Err)
+		t.add(w, -1, "worker %d: %s of %d returns: %v", k.id, actionNames[r.kind], len(r.items), ev.Err)
 	}
 }
 
 var actionNames = [...]string{
 	machine.ActionReceive: "receive", machine.ActionClaim: "claim", machine.ActionRun: "run", machine.ActionCancel: "cancel",
 	machine.ActionFinish: "finish", machine.ActionSettle: "settle", machine.ActionExtend: "extend", machine.ActionProlong: "prolong",
-	machine.ActionBegin: "begin", machine.ActionCommit: "commit", machine.ActionRollback: "roll back", machine.ActionTrace: "note",
+	machine.ActionBegin: "begin", machine.ActionCommit: "commit", machine.ActionRollback: "roll back", machine.ActionTrace: "trace",
 	machine.ActionStop: "stop",
 }
 

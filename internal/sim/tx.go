@@ -134,7 +134,7 @@ func (s *store) commitTx(w *world, r *request) {
 	}
 	t := s.txs[r.tx]
 	defer s.endTx(t, t.gen)
-	if r.fate == partialAnswer || r.fate == refusedWrite {
+	if r.fate == partialResponse || r.fate == refusedWrite {
 		r.err = errSerialization
 	}
 	for i := range t.items {
@@ -157,7 +157,7 @@ func (s *store) commitTx(w *world, r *request) {
 	if shared != nil && r.err == nil {
 		for _, e := range shared.order {
 			if r.err == nil && e.did && w.refuses(e) {
-				r.err = w.refusal(e.key, 0) // they are everybody's
+				r.err = w.refusal(e.key, 0) // they are shared by all
 			}
 		}
 	}
@@ -166,10 +166,10 @@ func (s *store) commitTx(w *world, r *request) {
 	}
 	if r.err != nil {
 		if w.mut == mutRollbackTag && errors.Is(r.err, errSerialization) {
-			r.err = nil // COMMIT answered ROLLBACK, and nobody looked at the tag
+			r.err = nil // COMMIT returned ROLLBACK, and the tag was not checked
 		}
 		if w.mut == mutSharedBlind && shared != nil && errors.Is(r.err, errSerialization) {
-			w.shareHappens(shared) // one hold was lost, and what belongs to all is written nevertheless
+			w.shareHappens(shared) // one hold was lost, and the shared effects are written nevertheless
 		}
 		return
 	}

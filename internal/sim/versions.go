@@ -68,7 +68,7 @@ func (w *world) keyAt(row int, v driver.Version) int {
 	return k
 }
 
-// versionOn writes the version on a delivery, and takes its age away where nobody knows it.
+// versionOn writes the version on a delivery, and removes its age if that is unknown.
 func (w *world) versionOn(a *machine.Arrival, m *qmsg) {
 	if !w.sc.versions {
 		return
@@ -110,7 +110,7 @@ func (w *world) checkVersionOrder(k int) {
 	}
 }
 
-// surpassed tells that a resource that compares versions ignores a write, and notes one that it takes.
+// surpassed reports that a resource that compares versions ignores a write. It records one that it takes.
 func (w *world) surpassed(k int) bool {
 	e := w.entity(k)
 	if w.version(k) < e.newest {
@@ -121,8 +121,8 @@ func (w *world) surpassed(k int) bool {
 	return false
 }
 
-// hasDeadLetter tells whether a message of a version is set aside, or was and a person decided about it. Dead letters that no
-// record stands behind are each of one payload, unless a person edited it.
+// hasDeadLetter reports whether a message of a version is, or was, in a dead letter. Dead letters without a record are each of
+// one payload, unless an operator edited it.
 func (w *world) hasDeadLetter(k, fp int) bool {
 	for i := range w.q.deadLetters {
 		l := &w.q.deadLetters[i]
@@ -133,7 +133,7 @@ func (w *world) hasDeadLetter(k, fp int) bool {
 	return false
 }
 
-// sentAgain tells that another copy of a message, of the same payload, is in the queue: the final check judges.
+// sentAgain reports that another copy of a message, of the same payload, is in the queue: the final check judges.
 func (w *world) sentAgain(m *qmsg) bool {
 	for i := range w.q.msgs {
 		if n := &w.q.msgs[i]; n != m && n.key == m.key && n.fp == m.fp && !n.keyless && !n.gone {
@@ -150,7 +150,7 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	switch {
 	case w.hasDeadLetter(m.key, m.fp) || mark.Dropped == v:
 	case ks.redrives+ks.resolves > 0 && ks.terminal && when == atAck:
-		// Reopened by a person, who sent another copy: the final check judges.
+		// Reopened by an operator, who sent another copy: the final check judges.
 	case v == mark.Applied && mark.Fingerprint.Differs(fpText[m.fp]):
 		if !ks.edited {
 			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no dead letter", when, m.id, v)
@@ -176,9 +176,8 @@ const (
 	atEnd = "at the end"
 )
 
-// actOnVersion is the part of an act that looks at versions: done tells that the act is over, send that nothing is to be
-// done to the record.
-func (w *world) actOnVersion(a *act, l *qletter) (done, send bool) {
+// taskOnVersion is the part of a task that depends on versions. done: the task has ended. send: the record stays as it is.
+func (w *world) taskOnVersion(a *task, l *qletter) (done, send bool) {
 	rec := &w.st.recs[w.row(l.Key.Raw)]
 	mark := &rec.Watermark
 	stop := func(remove bool) (bool, bool) {
@@ -199,7 +198,7 @@ func (w *world) actOnVersion(a *act, l *qletter) (done, send bool) {
 		case driver.Stale:
 			return stop(true)
 		case driver.Late:
-			return stop(false) // it would come back: only a person can bring it in, or discard it
+			return stop(false) // it would be dead-lettered again: only an operator can apply it, or discard it
 		}
 		return false, true
 	case l.Version < mark.Applied, l.Version == mark.Applied && l.Token == rec.Token:
@@ -207,7 +206,7 @@ func (w *world) actOnVersion(a *act, l *qletter) (done, send bool) {
 	case l.Token == rec.Token:
 		return false, false
 	case a.kind == driver.Discard, a.kind == driver.Resolve && a.as != driver.Released:
-		return stop(false) // not the record's any more
+		return stop(false) // no longer the record's
 	}
 	return false, true
 }

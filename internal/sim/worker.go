@@ -24,7 +24,7 @@ type worker struct {
 	broken              // what it knows of its deployment
 	open         [2]int // the transaction of each lane; -1 = none
 	stand
-	halving [2]bool // the lane's latest batch failed, and nobody knows by whom
+	halving [2]bool // the lane's latest batch failed with an unknown culprit
 }
 
 var (
@@ -60,7 +60,7 @@ type request struct {
 	err      error
 
 	fate    fate
-	late    bool // applied after its sender was told that it failed
+	late    bool // applied after it failed for its sender
 	waiting bool // a receive that found nothing, or a write that waits for a row
 	due     time.Duration
 	until   time.Duration // a wait ends
@@ -74,9 +74,9 @@ type fate uint8
 const (
 	fine fate = iota
 	lostRequest
-	lostAnswer
+	lostResponse
 	lateRequest
-	partialAnswer
+	partialResponse
 	refusedWrite // certainly not committed: a deadlock, say
 	fates
 )
@@ -87,7 +87,7 @@ func (k *worker) boot() {
 	k.bootAt = w.now - time.Second
 	k.stalledUntil, k.wakeAt, k.running, k.shut = 0, 0, 0, false
 	k.open, k.halving, k.broken = [2]int{-1, -1}, [2]bool{}, broken{}
-	k.openFront()
+	k.openCache()
 	cfg := w.sc.cfg
 	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
 	if k.deployed {
@@ -160,7 +160,7 @@ func (k *worker) perform(a *machine.Action) {
 	}
 }
 
-// stop ends a worker that drained; it comes back with the next deployment.
+// stop ends a worker that drained. It starts again with the next deployment.
 func (k *worker) stop(stuck int) {
 	w := k.world
 	if w.tr != nil {
@@ -261,7 +261,7 @@ func (k *worker) send(a *machine.Action) {
 	switch r.fate {
 	case lostRequest:
 		r.err = errTimeout
-		w.push(timeout, evAnswer, k.id, ref)
+		w.push(timeout, evResponse, k.id, ref)
 		if r.kind == machine.ActionCommit || r.kind == machine.ActionRollback {
 			w.dropTx(r)
 		}
@@ -269,14 +269,14 @@ func (k *worker) send(a *machine.Action) {
 	case lateRequest:
 		r.err, r.late = errTimeout, true
 		w.pending++
-		w.push(timeout, evAnswer, k.id, ref)
+		w.push(timeout, evResponse, k.id, ref)
 		r.due = timeout + w.between(0, 3*lease)
 		w.push(r.due, evApply, k.id, ref)
 		return
-	case lostAnswer:
+	case lostResponse:
 		r.err, r.late = errTimeout, true
 		w.pending++
-		w.push(timeout, evAnswer, k.id, ref)
+		w.push(timeout, evResponse, k.id, ref)
 	}
 	r.due = w.now + out
 	w.push(r.due, evApply, k.id, ref)
@@ -287,7 +287,7 @@ func (w *world) latency() time.Duration {
 	return time.Duration(1+w.rng.IntN(4000)) * time.Microsecond
 }
 
-// dropTx: the server never hears of this transaction's end; it rolls back when the connection is given up.
+// dropTx: the end of this transaction does not reach the server. It rolls back when the connection closes.
 func (w *world) dropTx(r *request) {
 	if t := r.tx; t >= 0 {
 		w.pushEvent(event{at: w.now + w.between(time.Millisecond, lease/2), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
@@ -330,11 +330,11 @@ func (w *world) apply(r *request, at time.Duration) {
 		return
 	}
 	if r.kind == machine.ActionBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
-		w.dropTx(r) // nobody will use it
+		w.dropTx(r) // it is not used
 	}
 	if r.late {
 		w.pending--
-		return // the answer was given already, or nobody waits for it
+		return // the sender has its response already, or is gone
 	}
 	if r.crash && alive {
 		if r.kind == machine.ActionReceive {
@@ -344,14 +344,14 @@ func (w *world) apply(r *request, at time.Duration) {
 		return
 	}
 	if alive {
-		w.push(w.now+r.slow, evAnswer, k.id, w.refOf(r))
+		w.push(w.now+r.slow, evResponse, k.id, w.refOf(r))
 	}
 }
 
 func (w *world) refOf(r *request) int { return r.ref }
 
-// answer tells the machine.
-func (k *worker) answer(r *request) {
+// respond passes the response to the machine.
+func (k *worker) respond(r *request) {
 	w := k.world
 	ev := machine.Event{Lane: r.lane, Items: r.items, Sent: r.sent, Err: r.err}
 	grants, outcomes := r.grants, r.outcomes
@@ -401,7 +401,7 @@ func (k *worker) answer(r *request) {
 		}
 	}
 	if w.tr != nil {
-		w.tr.answer(w, k, r, &ev)
+		w.tr.response(w, k, r, &ev)
 	}
 	k.step(&ev)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// world is one simulation; it is used again for the next seed, so that a seed costs few allocations.
+// world is one simulation. It is reused for the next seed, so that a seed costs few allocations.
 type world struct {
-	seed uint64
-	pcg  rand.PCG
-	rng  *rand.Rand
-	mut  mutant
-	sc   scenario
-	calm bool
+	seed      uint64
+	pcg       rand.PCG
+	rng       *rand.Rand
+	mut       mutant
+	sc        scenario
+	faultless bool
 
 	now   time.Duration
 	heap  []event
@@ -32,9 +32,9 @@ type world struct {
 	q       queue
 	keys    [maxKeys]keyState
 	claimer int // the worker whose claim is being decided
-	acts    []act
+	tasks   []task
 	flying  int // deliveries on their way to a worker
-	pending int // sends, people's acts and late requests still to come
+	pending int // sends, operators' tasks and late requests still to come
 
 	ops                        int // operations so far: the boundaries of crash points
 	at                         int // the boundary of the planted fault; -1 = none
@@ -52,7 +52,7 @@ type world struct {
 type Stats struct {
 	Messages, Deliveries, Events, Runs, Effects, Crashes, Stalls, Drains, Lost, Late, Takeovers, DeadLetters int64
 	Operations                                                                                               int64
-	// Hits counts claims that workers' caches answered.
+	// Hits counts claims that workers' caches replayed.
 	Hits int64
 	// Outages counts breakers that opened.
 	Outages int64
@@ -62,7 +62,7 @@ type Stats struct {
 	Expired int64
 }
 
-// slab hands out values by pointer and takes them all back at once; a value keeps its slices for its next use.
+// slab hands out values by pointer and takes them all back at once. A value keeps its slices for its next use.
 type slab[T any] struct {
 	all []*T
 	n   int
@@ -81,7 +81,7 @@ type eventKind uint8
 const (
 	evWake eventKind = iota
 	evApply
-	evAnswer
+	evResponse
 	evEffect
 	evReturn
 	evBoot
@@ -167,7 +167,7 @@ func newWorld() *world {
 
 func (w *world) n(n int) int { return w.rng.IntN(n) }
 
-// chance is true in so many of a thousand cases.
+// chance is true with a probability of perMille / 1000.
 func (w *world) chance(perMille int) bool { return w.rng.IntN(1000) < perMille }
 
 // pick draws an index by weight.
@@ -199,18 +199,18 @@ func (w *world) nonce() (n driver.Nonce) {
 	return n
 }
 
-// simulate runs one seed to its end. at is the boundary of a planted crash point, -1 for none; calm leaves the drawn
-// faults out.
-func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultKind) *Violation {
-	w.reset(seed, mut, calm, at, kind)
-	w.sc.draw(w, calm)
+// simulate runs one seed to its end. at is the boundary of a planted crash point, -1 for none. faultless leaves the
+// drawn faults out.
+func (w *world) simulate(seed uint64, mut mutant, faultless bool, at int, kind faultKind) *Violation {
+	w.reset(seed, mut, faultless, at, kind)
+	w.sc.draw(w, faultless)
 	w.bias()
 	w.begin()
 	n := 0
 	for w.vio == nil {
 		if len(w.heap) == 0 {
 			if !w.settledAll() {
-				w.fail("I17", -1, "nothing can happen any more, and work is left")
+				w.fail("I17", -1, "nothing can happen anymore, and work is left")
 			}
 			break
 		}
@@ -237,8 +237,8 @@ func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultK
 	return w.vio
 }
 
-func (w *world) reset(seed uint64, mut mutant, calm bool, at int, kind faultKind) {
-	w.seed, w.mut, w.calm, w.at, w.atKind = seed, mut, calm, at, kind
+func (w *world) reset(seed uint64, mut mutant, faultless bool, at int, kind faultKind) {
+	w.seed, w.mut, w.faultless, w.at, w.atKind = seed, mut, faultless, at, kind
 	w.pcg.Seed(seed, 0x5e3e1)
 	w.now, w.heap, w.seq, w.limit = 0, w.heap[:0], 0, settleBy
 	w.reqs.n, w.runs.n, w.rcpts.n, w.nonces = 0, 0, 0, 0
@@ -247,7 +247,7 @@ func (w *world) reset(seed uint64, mut mutant, calm bool, at int, kind faultKind
 	for i := range w.keys {
 		w.keys[i].reset()
 	}
-	w.acts = w.acts[:0]
+	w.tasks = w.tasks[:0]
 	for i := range w.workers {
 		k := &w.workers[i]
 		k.inc, k.m, k.deployed, k.wakeAt, k.stalledUntil, k.running = 0, nil, false, 0, 0, 0
@@ -287,8 +287,8 @@ func (w *world) handle(e *event) {
 	if e.worker >= 0 {
 		wk := &w.workers[e.worker]
 		if wk.inc != e.inc && e.kind != evApply {
-			if e.kind == evAnswer {
-				w.answerNobody(w.reqs.all[e.ref])
+			if e.kind == evResponse {
+				w.dropResponse(w.reqs.all[e.ref])
 			}
 			return
 		}
@@ -304,8 +304,8 @@ func (w *world) handle(e *event) {
 		w.workers[e.worker].wake(e.at)
 	case evApply:
 		w.apply(w.reqs.all[e.ref], e.at)
-	case evAnswer:
-		w.workers[e.worker].answer(w.reqs.all[e.ref])
+	case evResponse:
+		w.workers[e.worker].respond(w.reqs.all[e.ref])
 	case evEffect:
 		w.runEffect(w.runs.all[e.ref])
 	case evReturn:
@@ -316,7 +316,7 @@ func (w *world) handle(e *event) {
 		w.pending--
 		w.q.send(w, &w.sc.specs[e.ref])
 	case evAction:
-		w.act(int(e.ref))
+		w.operatorStep(int(e.ref))
 	case evFault:
 		w.timedFault(&w.sc.faults[e.ref])
 	case evEndTx:
@@ -326,8 +326,8 @@ func (w *world) handle(e *event) {
 	}
 }
 
-// answerNobody is what remains of an answer whose worker is gone.
-func (w *world) answerNobody(r *request) {
+// dropResponse handles a response whose worker is gone.
+func (w *world) dropResponse(r *request) {
 	switch {
 	case r.kind == machine.ActionBegin && r.tx >= 0:
 		w.dropTx(r)

@@ -10,23 +10,23 @@ import (
 	"github.com/semel-dev/semel/internal/idle"
 )
 
-// Time is what code that waits needs of a clock.
+// Time is the clock of code that waits.
 type Time interface {
-	// Now is the present; differences between answers count, not the date.
+	// Now returns the present. Only differences between its results count, not the date.
 	Now() time.Time
 	// Pause waits for d, or for the end of ctx.
 	Pause(ctx context.Context, d time.Duration)
-	// Beat calls f every d, beside its caller, until f answers false or stop is called. stop waits for a call that is
-	// under way.
+	// Beat calls f every d, concurrently with its caller, until f returns false or stop is called. stop waits for a call in
+	// flight.
 	Beat(d time.Duration, f func() (more bool)) (stop func())
 }
 
 type key struct{}
 
-// With makes a context whose time is t.
+// With returns a context whose time is t.
 func With(ctx context.Context, t Time) context.Context { return context.WithValue(ctx, key{}, t) }
 
-// Of is the context's time, or the machine's.
+// Of returns the context's time, or the machine's.
 func Of(ctx context.Context) Time {
 	if t, ok := ctx.Value(key{}).(Time); ok {
 		return t

@@ -153,7 +153,7 @@ func culprit(b *bench) {
 	}
 }
 
-// outage refuses everything for a while: nothing is set aside, and everything is published in the end.
+// outage refuses everything for a while: nothing is dead-lettered, and everything is published in the end.
 func outage(b *bench) {
 	var down atomic.Bool
 	down.Store(true)
@@ -231,7 +231,7 @@ func fence(b *bench) {
 		if first.Add(1) == 1 {
 			close(frozen)
 			<-wake
-			return errBroken // nobody knows whether it was accepted
+			return errBroken // it is unknown whether it was accepted
 		}
 		after.Add(int64(len(ms)))
 		return nil

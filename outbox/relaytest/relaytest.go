@@ -25,8 +25,8 @@ type Setup struct {
 	In     driver.Queue
 	Store  driver.Store
 	Outbox driver.Queue
-	// Late sends a message to the outbox in a transaction, and answers what commits it. nil: the database lets nobody else
-	// write meanwhile.
+	// Late sends a message to the outbox in a transaction, and returns its commit. Nil: the database allows no other write
+	// meanwhile.
 	Late func(m driver.Message) (commit func() error, err error)
 }
 

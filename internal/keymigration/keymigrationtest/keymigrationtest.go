@@ -1,5 +1,5 @@
-// Package keymigrationtest makes a store that claims two keys look like one that claims one, for conformance suites: whatever a
-// suite does to a key happens to its mirror too, and every answer has to be that of one record.
+// Package keymigrationtest makes a store that claims two keys look like one that claims one, for conformance suites.
+// Whatever a suite does to a key happens to its new key too, and every result has to be that of one record.
 package keymigrationtest
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/semel-dev/semel/internal/keymigration"
 )
 
-const twin = " (new)"
+const suffix = " (new)"
 
-// Twin is the mirror of a key.
-func Twin(k driver.Key) driver.Key {
-	k.Consumer += twin
+// NewKey is the new key of a key.
+func NewKey(k driver.Key) driver.Key {
+	k.Consumer += suffix
 	return k
 }
 
-// Mirrored wraps a store. It is a driver.Committer, a driver.Transactor and a driver.RecordInspector where inner is one, and
+// Migrating wraps a store. It is a driver.Committer, a driver.Transactor and a driver.RecordInspector if inner is one. It
 // passes nothing else that writes: sweeps and operators see each record by itself.
 func Migrating(inner driver.Store) driver.Store {
 	s := &store{inner: keymigration.New(inner, keymigration.Options{Keep: 24 * time.Hour, Lease: time.Hour}), held: map[driver.Hold]driver.Hold{}}
@@ -38,7 +38,7 @@ type store struct {
 	tx    driver.Transactor
 
 	mu   sync.Mutex
-	held map[driver.Hold]driver.Hold // by the primary
+	held map[driver.Hold]driver.Hold // by that of the previous key
 }
 
 // Unwrap returns the store that claims two keys.
@@ -50,12 +50,12 @@ func (s *store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, 
 	return s.shows.Record(ctx, k)
 }
 
-// Records leaves the mirrors out.
+// Records leaves the new keys out.
 func (s *store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	limit := f.Limit
 	f.Limit = 0
 	all, err := s.shows.Records(ctx, f)
-	all = slices.DeleteFunc(all, func(r driver.Record) bool { return strings.HasSuffix(r.Key.Consumer, twin) })
+	all = slices.DeleteFunc(all, func(r driver.Record) bool { return strings.HasSuffix(r.Key.Consumer, suffix) })
 	if limit > 0 && len(all) > limit {
 		all = all[:limit]
 	}
@@ -66,13 +66,13 @@ func migrating(c []driver.Claim) []driver.Claim {
 	out := make([]driver.Claim, len(c))
 	for i := range c {
 		if out[i] = c[i]; c[i].Version == "" {
-			out[i].NewKey = Twin(c[i].Key)
+			out[i].NewKey = NewKey(c[i].Key)
 		}
 	}
 	return out
 }
 
-// keep remembers the mirrors of grants, and hides them.
+// keep remembers the new keys of grants, and hides them.
 func (s *store) keep(g []driver.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *store) keep(g []driver.Grant) {
 	}
 }
 
-// hold is the hold with its mirror.
+// hold is the hold with its new key.
 func (s *store) hold(h driver.Hold) driver.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()

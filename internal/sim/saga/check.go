@@ -2,10 +2,10 @@ package saga
 
 import "github.com/semel-dev/semel/driver"
 
-// checkCalls: whoever was told that the key is lost calls nothing more (law 2, FM63).
+// checkCalls: a runner whose write returned Lost makes no further call (law 2, FM63).
 func (w *world) checkCalls(r *runner, what string) {
 	if r.lost && !r.ghost {
-		w.fail("I15", "token %d lost its key, was told so, and went on to %s", r.hold.Token, what)
+		w.fail("I15", "token %d lost its key, knew it, and went on to %s", r.hold.Token, what)
 	}
 }
 
@@ -77,7 +77,7 @@ func (w *world) checkFinish(f *driver.Finish) {
 				w.fail("I20", "the run is compensated, and step %s is %v", s.Name, s.State)
 			}
 			if !s.Undo && s.State == driver.StepStarted {
-				w.fail("I15", "the run is compensated, and nobody knows whether step %s happened", s.Name)
+				w.fail("I15", "the run is compensated, and it is unknown whether step %s happened", s.Name)
 			}
 		}
 	case f.Final == driver.Fail && back:
@@ -91,7 +91,7 @@ func (w *world) checkFinish(f *driver.Finish) {
 	}
 }
 
-// checkEnd is made when nothing is on its way any more: what the journals say is what the world is like.
+// checkEnd is made when no request is in flight: the journals have to match the world.
 func (w *world) checkEnd() {
 	for epoch := range w.rec.Epoch + 1 {
 		over := epoch < w.rec.Epoch // it was compensated

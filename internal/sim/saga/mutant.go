@@ -24,9 +24,9 @@ const (
 	mutants
 )
 
-// catalogue names the mutants, and the invariants of which each must violate one: found by another, it would be an
-// accident of the simulator.
-var catalogue = [...]struct{ name, breaks string }{
+// mistakes has the mutants' names, and the invariants of which each must violate one. If another invariant found it, that
+// would be an accident of the simulator.
+var mistakes = [...]struct{ name, breaks string }{
 	noMutant:          {"", ""},
 	mutLoserGoesOn:    {"saga: loser of a race goes on", "I15"},
 	mutRegisteredLate: {"saga: compensation registered late", "I20"},
@@ -39,7 +39,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutStartedLate:    {"saga: at-most-once step marked after its call", "I2'"},
 }
 
-// readMutated is what a read of the journal answers.
+// readMutated is what a read of the journal returns.
 func (w *world) readMutated(rows []driver.Step) []driver.Step {
 	switch w.mut {
 	case mutForwardAgain:
@@ -52,8 +52,8 @@ func (w *world) readMutated(rows []driver.Step) []driver.Step {
 	return rows
 }
 
-// writesMutated keeps writes back that should be durable first: they come with the attempt's next write. skip = nothing
-// is written now, and Applied is answered.
+// writesMutated keeps writes back that should be durable first: they come with the attempt's next write. skip =
+// nothing is written now, and the result is Applied.
 func (w *world) writesMutated(r *runner, ws []driver.StepWrite) (out []driver.StepWrite, skip bool) {
 	var late driver.StepWriteKind
 	switch w.mut {

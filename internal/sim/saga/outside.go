@@ -62,7 +62,7 @@ type booking struct {
 type outside struct {
 	bookings map[string]*booking
 	ledger   [8]map[string]int // staged effects, by epoch and step
-	tries    map[string]int    // calls that were answered, by effect key
+	tries    map[string]int    // calls that returned, by effect key
 }
 
 func (o *outside) booking(key, step string, epoch uint32) *booking {
@@ -121,14 +121,14 @@ func (r *runner) book(p *plan, key string) (result string, err error) {
 	c.refuse = func(late error) { result, err = "", late }
 	c.apply = func() {
 		result = w.arrives(r, p, key)
-		err = w.answer(p, key, &result)
+		err = w.result(p, key, &result)
 	}
 	r.do(c)
 	return result, err
 }
 
-// answer is what a call is answered with that arrived.
-func (w *world) answer(p *plan, key string, result *string) error {
+// result is the error of a call that arrived.
+func (w *world) result(p *plan, key string, result *string) error {
 	if *result == "" {
 		return errRefused
 	}
@@ -170,7 +170,7 @@ func (r *runner) probeOf(p *plan) steps.ProbeFunc[string] {
 	if !p.probe {
 		return nil
 	}
-	return func(_ context.Context, key string) (v string, answer semel.ProbeResult, err error) {
+	return func(_ context.Context, key string) (v string, found semel.ProbeResult, err error) {
 		w := r.w
 		w.checkCalls(r, "a probe")
 		c := &call{what: "probe of " + p.name}
@@ -178,15 +178,15 @@ func (r *runner) probeOf(p *plan) steps.ProbeFunc[string] {
 		c.apply = func() {
 			b := w.out.booking(key, p.name, r.hold.Epoch)
 			if b.times > 0 {
-				v, answer, err = "did "+key[:8], semel.ProbeApplied, nil
+				v, found, err = "did "+key[:8], semel.ProbeApplied, nil
 				return
 			}
 			b.refuses = max(b.refuses, r.hold.Token-1)
-			answer, err = semel.ProbeNotApplied, nil
+			found, err = semel.ProbeNotApplied, nil
 		}
 		r.do(c)
-		w.say("token %d: probe of %s: %v %v", r.hold.Token, p.name, answer, err)
-		return v, answer, err
+		w.say("token %d: probe of %s: %v %v", r.hold.Token, p.name, found, err)
+		return v, found, err
 	}
 }
 

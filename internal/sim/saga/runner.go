@@ -16,18 +16,18 @@ import (
 type fate uint8
 
 const (
-	fine        fate = iota
-	crashBefore      // the attempt is gone, nothing was asked
-	crashAfter       // the attempt is gone, the call was carried out
-	lostRequest      // not carried out, not answered
-	lostAnswer       // carried out, not answered
-	lateRequest      // not answered, carried out later
-	stallBefore      // the attempt stops past its lease, then asks
-	stallAfter       // it asks, then stops past its lease
+	fine         fate = iota
+	crashBefore       // the attempt is gone, nothing was asked
+	crashAfter        // the attempt is gone, the call was carried out
+	lostRequest       // not carried out, no response
+	lostResponse      // carried out, no response
+	lateRequest       // no response, carried out later
+	stallBefore       // the attempt stops past its lease, then asks
+	stallAfter        // it asks, then stops past its lease
 	fateKinds
 )
 
-var errNoResponse = errors.New("no answer")
+var errNoResponse = errors.New("no response")
 
 // runner is an attempt: the function under test as a coroutine.
 type runner struct {
@@ -39,7 +39,7 @@ type runner struct {
 	yield    func(*call) bool
 	pending  *call // that it waits for
 	ghost    bool  // its process is gone
-	lost     bool  // a write was answered Lost, and it was told
+	lost     bool  // a write returned Lost
 	fenced   bool
 	timedOut bool // the run's time is up: its context has ended
 	cancel   context.CancelCauseFunc
@@ -50,8 +50,8 @@ type runner struct {
 // call is one call of an attempt to what is outside of it.
 type call struct {
 	what    string
-	apply   func()           // carries it out, and answers
-	refuse  func(late error) // answers that nobody knows
+	apply   func()           // carries it out, and returns
+	refuse  func(late error) // returns that the outcome is unknown
 	waits   time.Duration    // a wait, and nothing else
 	decided bool             // its fate is: it goes on now
 }
@@ -69,7 +69,7 @@ func newRunner(w *world, g driver.Grant) *runner {
 	return r
 }
 
-// do hands a call over to the world, and comes back when it is answered.
+// do passes a call to the world, and returns when it has a result.
 func (r *runner) do(c *call) {
 	if !r.ghost {
 		r.yield(c)
@@ -82,7 +82,7 @@ func (r *runner) do(c *call) {
 func (r *runner) sleep(ctx context.Context, d time.Duration) bool {
 	r.do(&call{what: "wait", waits: d})
 	if r.timedOut && !r.ghost && r.w.chance(300) {
-		return false // the grace for what has to be written is over, too
+		return false // the grace for the last writes has ended too
 	}
 	return !r.ghost && ctx.Err() == nil
 }
@@ -98,7 +98,7 @@ func (r *runner) kill() {
 	}
 }
 
-// holds tells that the key is the attempt's.
+// holds reports that the attempt has the key.
 func (r *runner) holds() bool { return r.w.rec.State == driver.InProgress && r.w.rec.Hold() == r.hold }
 
 // resume lets the attempt go on to its next call, or its present call happen.
@@ -145,11 +145,11 @@ func (r *runner) resume() {
 		w.say("token %d stalls before: %s", r.hold.Token, c.what)
 		r.stall()
 		return
-	case lostRequest, lostAnswer, lateRequest:
+	case lostRequest, lostResponse, lateRequest:
 		w.stats.Lost++
-		w.say("token %d gets no answer: %s", r.hold.Token, c.what)
+		w.say("token %d gets no response: %s", r.hold.Token, c.what)
 		switch f {
-		case lostAnswer:
+		case lostResponse:
 			c.apply()
 		case lateRequest:
 			w.later(c.apply)
@@ -176,7 +176,7 @@ func (r *runner) stall() {
 	}
 }
 
-// gone is the end of an attempt without a word.
+// gone is a crash of an attempt.
 func (r *runner) gone() {
 	r.kill()
 	w := r.w
@@ -193,7 +193,7 @@ func (w *world) drawFate(c *call) fate {
 		if at == w.faultAt {
 			f = w.faultKind
 		}
-	case !w.calm && w.faults > 0 && w.chance(120):
+	case !w.faultless && w.faults > 0 && w.chance(120):
 		w.faults--
 		f = 1 + fate(w.rnd.IntN(int(fateKinds)-1))
 	}

@@ -3,7 +3,7 @@
 // outside world in virtual time. One seed is one schedule.
 //
 // The model's store decides with driver.DecideSteps, as every adapter has to. It is hostile within the contract: attempts
-// crash before and after every call, answers are lost, requests arrive long after their sender gave up (an original that
+// crash before and after every call, responses are lost, requests arrive long after their sender gave up (an original that
 // lands behind its compensation among them), attempts stall past their leases and go on as zombies, compensations fail.
 // Checked are the invariants I2', I7, I11, I15, I17 and I20 of protocol section 11.
 //
@@ -52,16 +52,15 @@ func (v *Violation) String() string {
 // Kinds is the number of kinds of planted faults.
 const Kinds = int(fateKinds) - 1
 
-// Mutants is the number of planted mistakes; they are numbered from 1. Name is a mistake's, Breaks tells that an
-// invariant is one of those that it must violate.
+// Mutants is the number of planted mistakes. They are numbered from 1.
 const Mutants = int(mutants) - 1
 
 // Name is the name of a planted mistake.
-func Name(mutant int) string { return catalogue[mutant].name }
+func Name(mutant int) string { return mistakes[mutant].name }
 
-// Breaks tells that a mistake must violate the invariant.
+// Breaks reports that the invariant is one of those that a mistake must violate.
 func Breaks(mutant int, invariant string) bool {
-	for _, s := range strings.Fields(catalogue[mutant].breaks) {
+	for _, s := range strings.Fields(mistakes[mutant].breaks) {
 		if s == invariant {
 			return true
 		}
@@ -89,9 +88,9 @@ func History(seed uint64) string {
 // there is none. calls is how many there were.
 func Point(seed uint64, at, kind int, st *Stats) (calls int, v *Violation) {
 	w := newWorld(seed, 0, st)
-	w.calm, w.faultAt, w.faultKind = true, at, fate(kind+1)
+	w.faultless, w.faultAt, w.faultKind = true, at, fate(kind+1)
 	w.run()
-	return w.calls, w.explained(func(x *world) { x.calm, x.faultAt, x.faultKind = true, at, fate(kind+1) })
+	return w.calls, w.explained(func(x *world) { x.faultless, x.faultAt, x.faultKind = true, at, fate(kind+1) })
 }
 
 func simulate(seed uint64, mutant, at, kind int, st *Stats) *Violation {

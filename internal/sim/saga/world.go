@@ -33,7 +33,7 @@ type world struct {
 	tracing bool
 	trace   strings.Builder
 
-	calm      bool // no random faults
+	faultless bool // no random faults
 	faultAt   int  // the call at which faultKind is planted; -1 = none
 	faultKind fate
 	faults    int // that random faults are left
@@ -47,7 +47,7 @@ type world struct {
 	runners  []*runner // that have not ended
 	late     []landing
 	out      outside
-	people   int // operators' acts that are left
+	people   int // operators' tasks that are left
 }
 
 // landing is a request that arrives after its sender gave up.
@@ -138,13 +138,13 @@ func (w *world) land(i int) {
 	l.do()
 }
 
-// later makes a request arrive after its sender was told that it is not answered.
+// later makes a request arrive after its sender gave up.
 func (w *world) later(do func()) {
 	w.stats.Late++
 	w.late = append(w.late, landing{w.now + time.Duration(w.rnd.Int64N(int64(4*lease))), do})
 }
 
-// claimable tells when the message can be claimed next.
+// claimable returns when the message can be claimed next.
 func (w *world) claimable() (time.Duration, bool) {
 	switch w.rec.State {
 	case driver.Absent:
@@ -176,7 +176,7 @@ func (w *world) attempt() {
 	w.runners = append(w.runners, newRunner(w, g))
 }
 
-// operate is a person: what failed is sent again, what is parked is released.
+// operate is an operator, who sends failed messages again and releases parked ones.
 func (w *world) operate() {
 	w.people--
 	op := driver.Operation{Kind: driver.Redrive, Key: theKey, Token: w.rec.Token, Generation: w.rec.Generation, Keep: keep}

@@ -6,12 +6,12 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file has what observers are told: the vocabulary of the machine, to which the shell gives public names.
+// This file has what observers see of the machine: trace events, counts and load. The shell gives them public names.
 
-// TraceKind names a note.
+// TraceKind is the kind of a trace event.
 type TraceKind uint8
 
-// The notes: what observers are told.
+// The kinds.
 const (
 	TraceReceived TraceKind = iota
 	TraceStarted
@@ -26,7 +26,7 @@ const (
 	TraceTrouble // an operation failed and is repeated: Err
 )
 
-// Decision is how a delivery ended; the shell gives it its public name.
+// Decision is how a delivery ended.
 type Decision uint8
 
 // The decisions.
@@ -49,7 +49,7 @@ const (
 	ReplayedOtherPayload
 )
 
-// DuplicateCause tells where a duplicate came from.
+// DuplicateCause is the origin of a duplicate.
 type DuplicateCause uint8
 
 // The causes of a duplicate.
@@ -60,7 +60,7 @@ const (
 	RacedLocal
 )
 
-// TraceEvent is one observation.
+// TraceEvent is one thing that observers see.
 type TraceEvent struct {
 	Kind      TraceKind
 	Item      *Item // valid until the next Step
@@ -69,10 +69,10 @@ type TraceEvent struct {
 	Action    driver.Action
 	Outcome   driver.Outcome
 	After     time.Duration
-	// Held and Handled go with TraceSettled: since it was received, and how long of that its handler took.
+	// Held and Handled go with TraceSettled: the time since it was received, and how much of it the handler took.
 	Held, Handled time.Duration
 	Takeover      bool
-	// Attempt goes with TraceDoubt: the run that is in doubt; 0 = the item's.
+	// Attempt goes with TraceDoubt: the run in doubt. 0 = the item's.
 	Attempt int
 	Reason  string
 	Err     error
@@ -86,8 +86,45 @@ type Counts struct {
 	OtherPayload                                                                              int64 // of Replayed
 }
 
-// runEnded notes that an item's handler returned.
+// runEnded traces the return of an item's handler.
 func (m *Machine) runEnded(it *Item, err error, took time.Duration) {
 	it.handled += took
 	m.observe(TraceEvent{Kind: TraceEnded, Item: it, Err: err, After: took})
+}
+
+// Load is how busy the machine is.
+type Load struct {
+	Slots, Busy, Running, InFlight, Waiting int
+	// Down: the store does not respond. Open: the breaker is open, until Until.
+	Down, Open bool
+	Until      time.Duration
+	Breaker    string
+	Reason     string
+}
+
+// Open reports that the breaker is open.
+func (m *Machine) Open() bool { return m.brk.state == brkOpen }
+
+// Load returns how busy the machine is.
+func (m *Machine) Load() Load {
+	l := Load{
+		Slots: m.cfg.Concurrency, Busy: m.busy, Running: m.running, InFlight: m.inFlight, Waiting: m.waiting, Down: m.down,
+		Breaker: [...]string{"closed", "open", "half-open"}[m.brk.state],
+	}
+	if m.cfg.Mode == Open {
+		l.Slots, l.Busy = m.cfg.Lanes, 0
+		for i := range m.lanes {
+			l.Busy += b2i(m.lanes[i].tx.state != txIdle)
+		}
+	}
+	if l.Open = m.brk.state == brkOpen; l.Open {
+		l.Until = m.brk.until
+	}
+	switch {
+	case m.down:
+		l.Reason = "the store does not respond"
+	case m.brk.state != brkClosed:
+		l.Reason = m.brk.reason
+	}
+	return l
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// An end that the store refuses with an error that might be its own trouble is the message's failure when others are
-// written meanwhile: they are, at once, and its attempts are spent.
+// The store refuses an end with an error that might be an outage. If it writes others meanwhile, that is the message's
+// failure: the others are written at once, and its attempts are spent.
 func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 	for name, refuse := range map[string]func(works []driver.Work, at int) error{
 		"unnamed": func([]driver.Work, int) error { return errRefused },
-		"suspect": func(_ []driver.Work, at int) error {
+		"transient": func(_ []driver.Work, at int) error {
 			return &driver.ItemError{Index: at, Err: errors.New("XX000"), Transient: true}
 		},
 	} {
@@ -45,8 +45,8 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 	}
 }
 
-// Without any other message a refused end is its message's failure too, if the store extends the lease meanwhile; heartbeats
-// do not begin the count anew.
+// Without any other message a refused end is its message's failure too, if the store extends the lease meanwhile. Heartbeats
+// do not restart the count.
 func TestFM46_RefusedEndOfTheOnlyMessage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.end = func([]driver.Work, int) error { return errRefused }
@@ -59,7 +59,7 @@ func TestFM46_RefusedEndOfTheOnlyMessage(t *testing.T) {
 	}
 }
 
-// A store that cannot write is an outage, for however long, and whoever's ends are refused alone meanwhile.
+// A store that cannot write is an outage, however long it lasts and whichever ends are refused alone meanwhile.
 func TestFM50_StoreThatCannotWriteSpendsNoAttempt(t *testing.T) {
 	w := newWorld(t, nil)
 	full := true
@@ -81,8 +81,8 @@ func TestFM50_StoreThatCannotWriteSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// Where only what one message writes to is full, the others go on, and it waits.
-func TestFM50_OneFullDiskStopsNobodyElse(t *testing.T) {
+// If only the disk that one message writes to is full, that message waits, and the others go on.
+func TestFM50_OneFullDiskStopsNoOther(t *testing.T) {
 	w := newWorld(t, nil)
 	full, writes := true, 0
 	w.end = func([]driver.Work, int) error {
@@ -106,7 +106,7 @@ func TestFM50_OneFullDiskStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// An end that waits for somebody's lock is put off without spending an attempt, however often; it tells who blocks it.
+// An end that waits for another's lock is put off without spending an attempt, however often. Its reason names the blocker.
 func TestFM47_BlockedEndIsPutOff(t *testing.T) {
 	w := newWorld(t, nil)
 	locked := true
@@ -139,9 +139,9 @@ func TestFM47_BlockedEndIsPutOff(t *testing.T) {
 	}
 }
 
-// A work that is never answered does not keep the others of its flush: alone it is asked for until its lease has ended, and
-// writes nothing more.
-func TestFM47_NoResponseEndStopsNobodyElse(t *testing.T) {
+// A write that never gets a response does not block the others of its flush: it is repeated alone until its lease has ended,
+// and then no more.
+func TestFM47_EndWithoutResponseStopsNoOther(t *testing.T) {
 	w := newWorld(t, nil)
 	w.end = func([]driver.Work, int) error { return errSilent }
 	w.send(1, "a", bad, "b")
@@ -156,13 +156,13 @@ func TestFM47_NoResponseEndStopsNobodyElse(t *testing.T) {
 		t.Errorf("%v: the others were kept waiting", w.done)
 	}
 	if n := w.m.InFlight(); n > 0 || w.m.Counts().Fenced != 1 {
-		t.Errorf("%d in flight, counts %+v: the unanswered one had to be let go", n, w.m.Counts())
+		t.Errorf("%d in flight, counts %+v: the one without a response should have been dropped", n, w.m.Counts())
 	}
 }
 
-// The end of a run whose effect happened elsewhere is asked for as long as it takes: it is not run again meanwhile.
+// The end of a run whose effect happened elsewhere is repeated as long as it takes. It is not run again meanwhile.
 func TestFM46_RecordThatIsRefusedKeepsItsLease(t *testing.T) {
-	for name, refusal := range map[string]error{"refused": errRefused, "unanswered": errSilent} {
+	for name, refusal := range map[string]error{"refused": errRefused, "no response": errSilent} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.plain = true
@@ -191,7 +191,7 @@ func TestFM46_RecordThatIsRefusedKeepsItsLease(t *testing.T) {
 func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 	for name, mode := range map[string]func(*machine.Config){"one by one": openMode, "batch": batchMode} {
 		for kind, refusal := range map[string]error{
-			"unnamed": errRefused, "suspect": &driver.ItemError{Err: errors.New("XX000"), Transient: true},
+			"unnamed": errRefused, "transient": &driver.ItemError{Err: errors.New("XX000"), Transient: true},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				w := newWorld(t, mode)
@@ -213,10 +213,28 @@ func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is its key's error: it is delivered again later and later, then it becomes a dead letter that
-// says what to do. Nothing is written to the record, and nothing else waits.
-func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
-	for name, answer := range map[string]func(claims []driver.Claim, g *driver.Grant) error{
+// The same without an extension of the visibility: a delivery that expired early, after some refusals, does not slow the next
+// ones down so much that each expires before it has failed.
+func TestFM45_RefusedTransactionFailsWithinAShortVisibility(t *testing.T) {
+	w := newWorld(t, func(c *machine.Config) { openMode(c); c.Extends = false })
+	w.commit = func([]*machine.Item, int) error { return errRefused }
+	for n := 1; len(w.deadLetters) == 0 && n < 20; n++ {
+		a := message(fmt.Sprint("m", n), bad)
+		if a.Count, a.Visible = n, 2*time.Second; n == 1 {
+			a.Visible = 400 * time.Millisecond
+		}
+		w.receive(a)
+		w.live(a.Visible + 3*time.Second)
+	}
+	if w.done[bad+" release"] != 2 || len(w.deadLetters) != 1 {
+		t.Errorf("%v, dead letters %v", w.done, w.deadLetters)
+	}
+}
+
+// A record that cannot be read is its key's error. Its message is redelivered with growing delays, then dead-lettered with a
+// hint. Nothing is written to the record, and nothing else waits.
+func TestFM82_UnreadableRecordStopsNoOther(t *testing.T) {
+	for name, grant := range map[string]func(claims []driver.Claim, g *driver.Grant) error{
 		"of its item": func(_ []driver.Claim, g *driver.Grant) error {
 			*g = driver.Grant{Err: fmt.Errorf("watermark of form 3: %w", driver.ErrUnreadable)}
 			return nil
@@ -227,11 +245,11 @@ func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
 	} {
 		for mode, change := range map[string]func(*machine.Config){"claims": nil, "open": openMode} {
 			if mode == "open" && name == "of the call" {
-				continue // adapters answer it for its item
+				continue // adapters return it for its item
 			}
 			t.Run(name+" "+mode, func(t *testing.T) {
 				w := newWorld(t, change)
-				w.claim = func(c []driver.Claim, _ int, g *driver.Grant) error { return answer(c, g) }
+				w.claim = func(c []driver.Claim, _ int, g *driver.Grant) error { return grant(c, g) }
 				w.send(1, bad, "a", "b", "c", "d", "e")
 				w.live(5 * time.Second)
 				if w.healthy() != 5 {
@@ -257,8 +275,8 @@ func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// One key whose claim is not answered, or whose ack, waits by itself: its lane does not.
-func TestFM46_OneNoResponseKeyWaitsAlone(t *testing.T) {
+// A key whose claim or ack gets no response waits by itself. Its lane does not.
+func TestFM46_KeyWithoutResponseWaitsAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	claims := 0
 	w.claim = func(_ []driver.Claim, _ int, g *driver.Grant) error {
@@ -282,7 +300,7 @@ func TestFM46_OneNoResponseKeyWaitsAlone(t *testing.T) {
 	}
 }
 
-func TestFM46_OneNoResponseAckWaitsAlone(t *testing.T) {
+func TestFM46_AckWithoutResponseWaitsAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	acks := 0
 	w.settle = func(key string) driver.Outcome {

@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// silent is a store whose n-th write is not answered when until says so; it is applied all the same when applied says so.
+// silent is a store whose n-th write gets no response if until(n). It is still applied if applied is set.
 type silent struct {
 	journals
 	until   func(n int) bool
@@ -37,8 +37,8 @@ func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Step
 	return driver.Applied, errors.New("connection reset") // an error counts, whatever comes with it
 }
 
-// TestNoResponseWritesAreRepeated: the same write again, applied or not, until there is an answer (law 4).
-func TestNoResponseWritesAreRepeated(t *testing.T) {
+// TestWritesWithoutResponseAreRepeated: the same write again, applied or not, until there is a response (law 4).
+func TestWritesWithoutResponseAreRepeated(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		g := newFixture(t)
 		st := &silent{journals: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
@@ -63,7 +63,7 @@ func TestNoResponseWritesAreRepeated(t *testing.T) {
 	}
 }
 
-// TestNoResponseForGood: when the context is over and the grace with it, the run stops and calls nothing more.
+// TestNoResponseForGood: when the context and the grace have ended, the run stops and calls nothing more.
 func TestNoResponseForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newFixture(t)
@@ -75,13 +75,13 @@ func TestNoResponseForGood(t *testing.T) {
 		err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 1, nil })
 			if !errors.Is(err, semel.ErrNoResponse) {
-				t.Errorf("the step answered %v", err)
+				t.Errorf("the step returned %v", err)
 			}
 			return errors.Join(g.step(ctx, r, "b", nil), steps.Abort(errBroken))
 		})
 		g.called()
 		if !errors.Is(err, semel.ErrNoResponse) || semel.DispositionOf(err).Permanent {
-			t.Errorf("the run answered %v, wanted ErrNoResponse", err)
+			t.Errorf("the run returned %v, wanted ErrNoResponse", err)
 		}
 		if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Second {
 			t.Errorf("it gave up after %v", d)
@@ -97,7 +97,7 @@ func (unread) Steps(context.Context, driver.Hold) ([]driver.Step, error) {
 }
 
 // TestFM63SilentJournalSpendsNoAttempt: an attempt that could not read or write its journal is not the last one, though
-// attempts are used up: a dead letter would leave what the run did standing.
+// attempts are used up: a dead letter would leave the run's effects in place.
 func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -125,7 +125,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 			defer cancel()
 			err := g.attemptIn(ctx, c.make(g.store), trip(errBroken))
 			if m := semel.DispositionOf(err); !m.Deferred || !errors.Is(err, semel.ErrNoResponse) {
-				t.Errorf("%s: answered %v, marks %+v", c.what, err, m)
+				t.Errorf("%s: returned %v, marks %+v", c.what, err, m)
 			}
 			g.state(driver.Released)
 			g.calls = nil
@@ -136,7 +136,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestFencedContextStops: when the engine says that the lease is lost, nothing is written any more.
+// TestFencedContextStops: when the engine reports that the lease is lost, nothing is written anymore.
 func TestFencedContextStops(t *testing.T) {
 	g := newFixture(t)
 	st := &silent{journals: g.store, until: func(int) bool { return false }}
@@ -146,11 +146,11 @@ func TestFencedContextStops(t *testing.T) {
 		return err
 	})
 	if !errors.Is(err, semel.ErrFenced) || st.n != 0 {
-		t.Errorf("answered %v after %d writes", err, st.n)
+		t.Errorf("returned %v after %d writes", err, st.n)
 	}
 }
 
-// TestCompensationPutOff: a downstream that is busy or gone is nobody's failure: it is asked later, and nothing is counted.
+// TestCompensationPutOff: a downstream that is busy or down is not a failure: it is called later, and nothing is counted.
 func TestCompensationPutOff(t *testing.T) {
 	for _, c := range []struct {
 		err  error

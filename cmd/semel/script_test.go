@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/sandbox"
 )
 
 // TestMain is semel where a test started it under that name, and where semel started itself: a hidden command (__guard) of a
@@ -51,7 +51,7 @@ func labsDown(dir string) {
 	states, _ := filepath.Glob(dir + "/*/state.json")
 	hidden, _ := filepath.Glob(dir + "/.*/state.json")
 	for _, path := range append(states, hidden...) {
-		_, _ = site.Down(context.Background(), filepath.Dir(path), false)
+		_, _ = sandbox.Down(context.Background(), filepath.Dir(path), false)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/load"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
@@ -45,7 +45,7 @@ count does not come out. What it made is removed. The figures are of this machin
 	f.Float64Var(&o.Rate, "rate", 0, "messages per second (0: as fast as possible; end to end is then mostly waiting)")
 	f.StringVar(&o.Where.On, "on", "", "what to measure where no URL is given: embedded (SQLite files), postgres, or aws (SQS and "+
 		"DynamoDB, as local fakes) (default embedded)")
-	fixed(f, "on", rig.Ons()...)
+	fixed(f, "on", place.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queue, which is made and removed (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for the records, which are made and removed (default: where the queue is)")
 	f.Var(&timeout, "timeout", "how long the workers may take for everything that is sent")

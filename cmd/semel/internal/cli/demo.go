@@ -99,7 +99,7 @@ func (a *app) progress() (show func(string), done func()) {
 	return func(line string) { _, _ = fmt.Fprint(f, clearLine+output.Printable(line, 0)) }, func() { _, _ = fmt.Fprint(f, clearLine) }
 }
 
-// colour tells whether data on stdout may be coloured.
+// colour reports whether data on stdout may be coloured.
 func (a *app) colour() bool { return output.Colour(output.File(a.p.Out)) }
 
 // width is that of the terminal, 80 where there is none.

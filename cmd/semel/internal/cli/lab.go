@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -54,7 +54,7 @@ func (a *app) labListCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var all []labEntry
-			for _, s := range catalogue.All() {
+			for _, s := range scenarios.All() {
 				all = append(all, labEntry{s.Name, s.Title, s.Asks, s.Designs[plan.GuardOff], s.Designs[plan.GuardOn], s.Slow})
 			}
 			return output.List(a.p, all, []string{"SCENARIO", "GUARD OFF", "GUARD ON", "WHAT HAPPENS"}, func(e labEntry) []any {
@@ -88,7 +88,7 @@ expected, which for most of them means broken without the guard and held with it
   semel lab run crash --queue 'sqs://semel-lab?region=eu-west-1' \
     --store postgres://postgres@localhost/test
   semel lab run race -o json | jq '.runs[] | {guard, executed, replayed}'`,
-		ValidArgsFunction: oneOf(catalogue.Names),
+		ValidArgsFunction: oneOf(scenarios.Names),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },
 	}
 	f := c.Flags()
@@ -101,7 +101,7 @@ expected, which for most of them means broken without the guard and held with it
 	f.StringVar(&o.Report, "report", "", "HTML report: of one scenario, or an index and a page for each of many")
 	f.StringVar(&o.Where.On, "on", "", "what to run on where no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or "+
 		"aws (SQS and DynamoDB, as local fakes) (default embedded)")
-	fixed(f, "on", rig.Ons()...)
+	fixed(f, "on", place.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
 		"(default: where the queue is)")
@@ -146,7 +146,7 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 		o.Seed = rand.Uint64N(100_000)
 	}
 	began := time.Now()
-	all, not, err := a.labPlay(ctx, o, chosen)
+	all, not, err := a.labScenarios(ctx, o, chosen)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 	}
 	var out []plan.Scenario
 	if o.all {
-		for _, s := range catalogue.All() {
+		for _, s := range scenarios.All() {
 			if o.fast && s.Slow || o.slow && !s.Slow {
 				continue
 			}
@@ -209,10 +209,10 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 		return out, nil
 	}
 	for _, name := range names {
-		s, ok := catalogue.Find(name)
+		s, ok := scenarios.Find(name)
 		if !ok {
 			hint := "semel lab list shows them"
-			if near := nearest.Name(name, catalogue.Names(), 5); near != "" {
+			if near := nearest.Name(name, scenarios.Names(), 5); near != "" {
 				hint = fmt.Sprintf("did you mean %s?", near)
 			}
 			return nil, output.Usage("no scenario is called %q", name).WithHint("%s", hint)
@@ -242,8 +242,8 @@ func repeatFlags(o lab.Options) string {
 	return flags + flagsOf(o.Where)
 }
 
-// flagsOf are the flags that lead to the same place; a password is not among them.
-func flagsOf(w rig.Where) (flags string) {
+// flagsOf are the flags that lead to the same place, without passwords.
+func flagsOf(w place.Where) (flags string) {
 	if w.On != "" {
 		flags += " --on " + w.On
 	}
@@ -256,7 +256,7 @@ func flagsOf(w rig.Where) (flags string) {
 	return flags
 }
 
-// labLine prints one scenario of many as soon as it is over.
+// labLine prints one scenario of many as soon as it has ended.
 func (a *app) labLine(v verdict.Verdict) error {
 	if a.p.Format != output.Text {
 		return nil
@@ -264,7 +264,7 @@ func (a *app) labLine(v verdict.Verdict) error {
 	return report.WriteLine(a.p.Out, v, a.colour())
 }
 
-// repeat is the command line that plays all chosen scenarios again.
+// repeat is the command line that runs all chosen scenarios again.
 func (o labRun) repeat(names []string) string {
 	cmd := "semel lab run"
 	if o.all {
@@ -281,14 +281,14 @@ func (o labRun) repeat(names []string) string {
 	return cmd + o.size.flagsAgain() + repeatFlags(o.Options)
 }
 
-func (a *app) labPrint(all []verdict.Verdict, not unplayed, o labRun, took time.Duration) error {
+func (a *app) labPrint(all []verdict.Verdict, not notRun, o labRun, took time.Duration) error {
 	if len(all) == 0 {
 		return not.alone(a)
 	}
 	if len(all)+len(not) == 1 && a.p.Format != output.JSONL {
 		return a.p.Object(all[0], func(w io.Writer) error { return report.WriteText(w, all[0], a.colour(), a.width()) })
 	}
-	merged := verdict.Verdict{Verdict: verdict.AsExpected, NotPlayed: not.reasons(), Report: o.Report}
+	merged := verdict.Verdict{Verdict: verdict.AsExpected, NotRun: not.reasons(), Report: o.Report}
 	bad := 0
 	for _, v := range all {
 		merged.Runs = append(merged.Runs, v.Runs...)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 )
 
 // TestS3_52_AllIsFastAndSlow: --all is every scenario, --fast and --slow are the two halves of it.
@@ -23,7 +23,7 @@ func TestS3_52_AllIsFastAndSlow(t *testing.T) {
 		return out
 	}
 	fast, slow, all := names(labRun{all: true, fast: true}), names(labRun{all: true, slow: true}), names(labRun{all: true})
-	if !slices.Equal(all, catalogue.Names()) || len(fast) == 0 || len(slow) == 0 || len(fast)+len(slow) != len(all) {
+	if !slices.Equal(all, scenarios.Names()) || len(fast) == 0 || len(slow) == 0 || len(fast)+len(slow) != len(all) {
 		t.Errorf("all %v, fast %v, slow %v", all, fast, slow)
 	}
 	for _, o := range []labRun{{}, {fast: true}, {slow: true}, {all: true, fast: true, slow: true}} {

@@ -36,15 +36,15 @@ func (a *app) labAttackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "attack (--exec CMD | --http URL | -- PROG ARG…)",
 		Short: "Attack your own handler, and learn which effect would happen twice or be lost",
-		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late answers,
-errors that are none. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
+		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late responses,
+errors after a success. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
 
 The handler's effects are seen in two ways. The attack starts an HTTP service, and tells a handler program its URL in
 ATTACK_URL, or in a variable of yours: --env PAYMENTS_URL={url}; an endpoint (--http) is started by you, with the URL
 that --listen makes a fixed one. The service takes any POST, PUT, PATCH or DELETE, and keeps Idempotency-Keys as a
 payment service does. Or --effects counts what a journal has: a file of JSON lines, or a database with --query.
 
-Exit status: 0 everything held, 3 something doubled, was lost, or could not be told, 2 usage, 4 nobody answers at --http.`,
+Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 usage, 4 no response from --http.`,
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099
@@ -62,7 +62,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 	p.StringVar(&f.exec, "exec", "", "handler: a command for /bin/sh -c")
 	p.StringVar(&f.http, "http", "", "handler: a URL that messages are POSTed to")
 	p.StringVar(&f.url, "url", "", "the same as --http")
-	p.StringVar(&f.body, "body", "", "file with a sample message, {key} where its key stands (default: an order as JSON)")
+	p.StringVar(&f.body, "body", "", "file with a sample message, {key} where its key is (default: an order as JSON)")
 	p.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE: a header of the message, {key} is replaced (may be repeated)")
 	p.StringVar(&f.key, "key", "id", "what must take effect once, as in work")
 	p.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the handler program, {url} is the service (may be repeated)")
@@ -73,7 +73,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with a column key or effect_key")
 	p.StringVar(&f.guard, "guard", "on", "on: semel work, off: a consumer written by hand, both")
 	fixed(p, "guard", guards...)
-	p.StringArrayVar(&f.only, "only", nil, "only this attack, beside the plain run (may be repeated)")
+	p.StringArrayVar(&f.only, "only", nil, "only this attack, and the plain run (may be repeated)")
 	p.BoolVar(&f.list, "list", false, "list the attacks")
 	p.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn (default: drawn)")
 	p.Var(&f.timeout, "timeout", "how long one run of the handler may take")

@@ -6,48 +6,48 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// unplayed are the scenarios that could not be played where they were to be.
-type unplayed []*rig.CannotError
+// notRun are the scenarios that the chosen place does not support.
+type notRun []*place.UnsupportedError
 
-// take keeps the error of a scenario that could not be played, and answers true; other errors are not for it. Of several it
-// prints a line.
-func (u *unplayed) take(a *app, err error, several bool) (bool, error) {
-	cannot := (*rig.CannotError)(nil)
-	if !errors.As(err, &cannot) {
+// take keeps the error of a scenario that did not run, and returns true. It returns other errors. If several scenarios were
+// chosen it prints a line.
+func (u *notRun) take(a *app, err error, several bool) (bool, error) {
+	unsupported := (*place.UnsupportedError)(nil)
+	if !errors.As(err, &unsupported) {
 		return false, err
 	}
-	*u = append(*u, cannot)
+	*u = append(*u, unsupported)
 	if a.p.Format != output.Text || !several {
 		return true, nil
 	}
-	_, err = fmt.Fprintf(a.p.Out, "– %-16s not played: %s\n", cannot.Scenario, cannot.Why)
+	_, err = fmt.Fprintf(a.p.Out, "– %-16s not run: %s\n", unsupported.Scenario, unsupported.Why)
 	return true, err
 }
 
 // reasons are the lines of the verdict.
-func (u unplayed) reasons() (out []string) {
+func (u notRun) reasons() (out []string) {
 	for _, c := range u {
 		out = append(out, c.Scenario+": "+c.Why)
 	}
 	return out
 }
 
-// count is the part of the last line that says how many were not played.
-func (u unplayed) count() string {
+// count is the part of the last line about scenarios that did not run.
+func (u notRun) count() string {
 	if len(u) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d not played, ", len(u))
+	return fmt.Sprintf("%d not run, ", len(u))
 }
 
-// labPlay plays scenarios, one after the other, and prints each of several as soon as it is over.
-func (a *app) labPlay(ctx context.Context, o labRun, chosen []plan.Scenario) (all []verdict.Verdict, not unplayed, err error) {
+// labScenarios runs scenarios, one after the other, and prints each of several as soon as it has ended.
+func (a *app) labScenarios(ctx context.Context, o labRun, chosen []plan.Scenario) (all []verdict.Verdict, not notRun, err error) {
 	for i, s := range chosen {
 		one := o.Options
 		if len(chosen) > 1 {
@@ -69,19 +69,19 @@ func (a *app) labPlay(ctx context.Context, o labRun, chosen []plan.Scenario) (al
 	return all, not, nil
 }
 
-// alone prints that nothing at all was played.
-func (u unplayed) alone(a *app) error {
+// alone prints that no scenario ran.
+func (u notRun) alone(a *app) error {
 	if a.p.Format == output.JSONL {
 		return nil
 	}
-	v := verdict.Verdict{Runs: []verdict.Run{}, Verdict: verdict.NotPlayed, NotPlayed: u.reasons()}
+	v := verdict.Verdict{Runs: []verdict.Run{}, Verdict: verdict.NotRun, NotRun: u.reasons()}
 	return a.p.Object(v, func(io.Writer) error { return nil }) // its line is there, or the error is
 }
 
-// asked is the end of a run in which somebody named a scenario that was not played: that is not what he wanted.
-func (u unplayed) asked(all bool) error {
+// asked returns an error if a scenario was named on the command line and did not run.
+func (u notRun) asked(all bool) error {
 	if len(u) == 0 || all {
 		return nil
 	}
-	return &output.Error{Code: output.CodeNegative, Err: u[0], Hint: "another place plays it: --on embedded, or --store postgres://…"}
+	return &output.Error{Code: output.CodeNegative, Err: u[0], Hint: "another place runs it: --on embedded, or --store postgres://…"}
 }

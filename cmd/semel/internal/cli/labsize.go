@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -27,7 +27,7 @@ func (z *labSize) bind(f *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.IntVar(&z.orders, "orders", 0, "number of orders, where the scenario is not the story of one (also --count; default: the scenario's own)")
+	f.IntVar(&z.orders, "orders", 0, "number of orders, where the scenario is not about one (also --count; default: the scenario's own)")
 	f.IntVar(&z.batch, "batch-size", 0, "messages that an unguarded worker takes at once (default: the scenario's own)")
 }
 
@@ -73,9 +73,9 @@ func (z *labSize) flagsAgain() (flags string) {
 	return flags
 }
 
-// sizeFlags are those of one scenario: what it has otherwise than in the catalogue.
+// sizeFlags are the flags for the sizes in which a scenario differs from its definition.
 func sizeFlags(s plan.Scenario) string {
-	own, ok := catalogue.Find(s.Name)
+	own, ok := scenarios.Find(s.Name)
 	if !ok {
 		return ""
 	}

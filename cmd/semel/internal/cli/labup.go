@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/sandbox"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
 )
@@ -22,7 +22,7 @@ import (
 // labUp are the flags of `semel lab up`.
 type labUp struct {
 	dir, addr, env, outputs string
-	where                   rig.Where
+	where                   place.Where
 	visibility              config.Duration
 	worker, foreground      bool
 	knobs                   simulate.Knobs
@@ -47,13 +47,13 @@ DynamoDB on the loopback interface.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.labUp(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.dir, "dir", site.DefaultDir, "folder of the state, the log and the default's database")
+	f.StringVar(&o.dir, "dir", sandbox.DefaultDir, "folder of the state, the log and the default's database")
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address and port of HTTP; port 0 picks a free one")
 	f.StringVar(&o.env, "env", "", "write the settings of a worker to this file")
 	f.StringVar(&o.outputs, "outputs", "", "write the endpoint to this file, as cdk deploy --outputs-file does")
 	f.StringVar(&o.where.On, "on", "", "what to stand on where no URL is given: embedded (SQLite files), postgres, or aws (SQS and "+
 		"DynamoDB, as local fakes) (default embedded; aws with --env)")
-	fixed(f, "on", rig.Ons()...)
+	fixed(f, "on", place.Ons()...)
 	f.StringVar(&o.where.Queue, "queue", "", "URL of a place for the queue, which is made and removed (default: where the store is)")
 	f.StringVar(&o.where.Store, "store", "", "URL of a place for the records, which are made and removed (default: where the queue is)")
 	f.Var(&o.visibility, "visibility", "visibility timeout of the queue")
@@ -83,8 +83,8 @@ func (o *labUp) check() error {
 		return output.Usage("--simulate: the worker is in one process with the queue: it cannot crash, and has a ledger of its own").
 			WithHint("--worker=false, and semel work --simulate=… for workers that crash")
 	}
-	if o.env != "" && o.where == (rig.Where{}) {
-		o.where.On = rig.AWS
+	if o.env != "" && o.where == (place.Where{}) {
+		o.where.On = place.AWS
 	}
 	return o.where.Check()
 }
@@ -93,18 +93,18 @@ func (a *app) labUp(ctx context.Context, o labUp) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	var files []site.Wanted
+	var files []sandbox.Wanted
 	if o.env != "" {
-		files = append(files, site.Wanted{Path: o.env, Env: true})
+		files = append(files, sandbox.Wanted{Path: o.env, Env: true})
 	}
 	if o.outputs != "" {
-		files = append(files, site.Wanted{Path: o.outputs})
+		files = append(files, sandbox.Wanted{Path: o.outputs})
 	}
-	state, err := site.Prepare(ctx, o.dir, files, func(text string) { a.log.Warn(text) })
+	state, err := sandbox.Prepare(ctx, o.dir, files, func(text string) { a.log.Warn(text) })
 	if err != nil {
 		return err
 	}
-	spec := site.Spec{
+	spec := sandbox.Spec{
 		State: state, Addr: o.addr, Where: o.where, Visibility: time.Duration(o.visibility), Worker: o.worker, Knobs: o.knobs, Files: files,
 		Seed: 1,
 	}
@@ -112,7 +112,7 @@ func (a *app) labUp(ctx context.Context, o labUp) error {
 		a.log.Warn("whoever can reach this address may send messages: there is no password", "addr", o.addr)
 	}
 	if o.foreground {
-		removed, err := site.Serve(ctx, spec, a.log, func(s site.State) error { return a.labIsUp(s, o) })
+		removed, err := sandbox.Serve(ctx, spec, a.log, func(s sandbox.State) error { return a.labIsUp(s, o) })
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (a *app) labUp(ctx context.Context, o labUp) error {
 	if err != nil {
 		return fmt.Errorf("find the own program: %w", err)
 	}
-	if state, err = site.Up(ctx, spec, []string{exe, site.HiddenCommand}); err != nil {
+	if state, err = sandbox.Up(ctx, spec, []string{exe, sandbox.HiddenCommand}); err != nil {
 		return err
 	}
 	return a.labIsUp(state, o)
@@ -140,9 +140,9 @@ type labStands struct {
 	Vars     map[string]string `json:"variables,omitempty"`
 }
 
-// labIsUp says where everything is.
-func (a *app) labIsUp(s site.State, o labUp) error {
-	shown := s.Place.Shown()
+// labIsUp prints where everything is.
+func (a *app) labIsUp(s sandbox.State, o labUp) error {
+	shown := s.URLs.Shown()
 	up := labStands{Endpoint: s.Endpoint, PID: s.PID, Dir: s.Dir, Queue: shown.Queue, Store: shown.Store}
 	if !o.foreground {
 		up.Log = s.LogPath()
@@ -179,8 +179,8 @@ It asks the process by a token that is in the folder alone, and ends none by its
 killed is removed as well. Exit status 3 where nothing is up.`,
 		Example: "  semel lab down\n  semel lab down --dry-run -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			removed, err := site.Down(cmd.Context(), dir, dry)
-			if errors.Is(err, site.ErrNotUp) {
+			removed, err := sandbox.Down(cmd.Context(), dir, dry)
+			if errors.Is(err, sandbox.ErrNotUp) {
 				return output.NotFound("nothing is up in %s", dir).WithHint("--dir, if semel lab up had one")
 			}
 			if err != nil {
@@ -192,15 +192,15 @@ killed is removed as well. Exit status 3 where nothing is up.`,
 			return a.labRemoved(removed)
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", site.DefaultDir, "folder of the state")
+	c.Flags().StringVar(&dir, "dir", sandbox.DefaultDir, "folder of the state")
 	c.Flags().BoolVar(&dry, "dry-run", false, "list what would be removed")
 	return c
 }
 
-func (a *app) labRemoved(items []site.Item) error { return a.labItems(items, "removed") }
+func (a *app) labRemoved(items []sandbox.Item) error { return a.labItems(items, "removed") }
 
 // labItems prints what is gone, and why something is not.
-func (a *app) labItems(items []site.Item, verb string) error {
+func (a *app) labItems(items []sandbox.Item, verb string) error {
 	if a.p.Format != output.Text {
 		return output.List(a.p, items, nil, nil)
 	}

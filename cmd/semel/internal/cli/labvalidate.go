@@ -12,15 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/preflight"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 func (a *app) labValidateCommand() *cobra.Command {
 	var o preflight.Options
 	c := &cobra.Command{
-		Use: "validate", Short: "Check that scenarios can be played here", Args: noArgs,
+		Use: "validate", Short: "Check that scenarios can run here", Args: noArgs,
 		Long: `validate tries what scenarios need: a folder that can be written, ports of the loopback interface, the queue and the
 store, this program as a worker process, and the signals that kill and freeze it. It prints a line for each, and takes away
 what it made. Exit status 0 when all is there, 3 when something is not. semel doctor examines the settings of a worker.`,
@@ -32,7 +32,7 @@ what it made. Exit status 0 when all is there, 3 when something is not. semel do
 	}
 	f := c.Flags()
 	f.StringVar(&o.Where.On, "on", "", "what to try where no URL is given: embedded, postgres or aws (default embedded)")
-	fixed(f, "on", rig.Ons()...)
+	fixed(f, "on", place.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger (default: where the queue is)")
 	return c
@@ -57,7 +57,7 @@ func (a *app) labValidate(ctx context.Context, o preflight.Options) error {
 		_, err = io.WriteString(a.p.Out, validated(lines))
 	}
 	if err == nil && slices.ContainsFunc(lines, func(l preflight.Line) bool { return !l.OK }) {
-		return &output.Error{Code: output.CodeNegative, Err: errors.New("scenarios cannot be played here"), Silent: true}
+		return &output.Error{Code: output.CodeNegative, Err: errors.New("scenarios cannot run here"), Silent: true}
 	}
 	return err
 }

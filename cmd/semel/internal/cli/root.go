@@ -19,7 +19,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/sandbox"
 	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -54,8 +54,8 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == lab.HiddenCommand {
 		return labworker.Main(args[1:])
 	}
-	if len(args) > 0 && args[0] == site.HiddenCommand {
-		return site.Main(args[1:])
+	if len(args) > 0 && args[0] == sandbox.HiddenCommand {
+		return sandbox.Main(args[1:])
 	}
 	out, errs = output.NewSafe(out), output.NewSafe(errs)
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
@@ -117,7 +117,7 @@ func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (verdict
 		return verdict.Verdict{}, err
 	}
 	return Run(ctx, demoScenario(o), Options{
-		Seed: o.Seed, Report: o.Report, Where: rig.Where{Store: o.Store}, Exact: true, Keep: o.Keep, Repeat: repeatCommand(o), Command: o.Command, Env: o.Env,
+		Seed: o.Seed, Report: o.Report, Where: place.Where{Store: o.Store}, Exact: true, Keep: o.Keep, Repeat: repeatCommand(o), Command: o.Command, Env: o.Env,
 	}, progress)
 }
 

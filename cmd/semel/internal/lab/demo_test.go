@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
@@ -42,22 +42,22 @@ func TestFM03_DemoBreaksAndHolds(t *testing.T) {
 		t.Errorf("guard on: %+v", on)
 	}
 	// Each of the producer's retries was skipped at least once, and nothing was swept under the rug.
-	if retries := v.Story.Scenario.Load.Retries; on.Replayed < retries || on.Dead != 0 || on.Parked != 0 {
+	if retries := v.Timeline.Scenario.Load.Retries; on.Replayed < retries || on.Dead != 0 || on.Parked != 0 {
 		t.Errorf("guard on: %d replayed of %d retries, %d dead, %d parked", on.Replayed, retries, on.Dead, on.Parked)
 	}
 	if on.Kills < 4 {
 		t.Errorf("guard on: only %d kills", on.Kills)
 	}
 	doubled := map[string]verdict.Double{}
-	for _, d := range v.Story.Runs[0].Doubles {
+	for _, d := range v.Timeline.Runs[0].Doubles {
 		doubled[d.Key] = d
 	}
-	for _, k := range v.Story.Scenario.Plan(11, plan.GuardOff).Strikes {
+	for _, k := range v.Timeline.Scenario.Plan(11, plan.GuardOff).Strikes {
 		if k.Key != "" && doubled[k.Key].Cause != verdict.CauseKilled {
 			t.Errorf("%s was to break by a kill after the effect: %+v", k.Key, doubled[k.Key])
 		}
 	}
-	for i, tale := range v.Story.Runs {
+	for i, tale := range v.Timeline.Runs {
 		f := tale.Flow
 		if sum := f.Charged + f.Doubled + f.Skipped + f.Deferred + f.Cut + f.Other; sum != v.Runs[i].Delivered {
 			t.Errorf("run %d: the parts sum up to %d of %d deliveries", i, sum, v.Runs[i].Delivered)
@@ -88,7 +88,7 @@ func TestDemoKeeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := rig.Open(t.Context(), rig.File(filepath.Join(v.Kept, "on", "demo.db")), time.Second)
+	r, err := place.Open(t.Context(), place.File(filepath.Join(v.Kept, "on", "demo.db")), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDemoReportsAWorkerThatCannotStart(t *testing.T) {
 	_, err = RunDemo(t.Context(), DemoOptions{
 		Orders: 2, Workers: 1, Kills: -1, Command: []string{exe, "-test.run=^$"},
 	}, nil)
-	if err == nil || !strings.Contains(err.Error(), "worker 1 ended although it was not told to") {
+	if err == nil || !strings.Contains(err.Error(), "worker 1 ended although it was not asked to") {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "semel-demo-*")); len(left) > 0 {
@@ -121,7 +121,7 @@ func TestDemoReportsAWorkerThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestDemoStopsWhenTold(t *testing.T) {
+func TestDemoStopsWhenCancelled(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	exe, err := os.Executable()
@@ -158,12 +158,12 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 	t.Helper()
 	dirs, _ := filepath.Glob(filepath.Join(tmp, "semel-demo-*", "*"))
 	for _, dir := range dirs {
-		entries, err := trail.Read(dir)
+		entries, err := eventlog.Read(dir)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if e.Kind == trail.Spawn {
+			if e.Kind == eventlog.Spawn {
 				pids = append(pids, e.PID)
 			}
 		}
@@ -171,7 +171,7 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 	return pids
 }
 
-// alive tells whether a process runs; one that only waits to be collected does not.
+// alive reports whether a process runs; one that only waits to be collected does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

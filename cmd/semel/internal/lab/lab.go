@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
 // HiddenCommand is the subcommand that the command line must route to worker.Main.
@@ -30,14 +30,14 @@ type Options struct {
 	// Report is where the HTML report goes. Defaults to none.
 	Report string
 	// Where says on which queue and store. Defaults to SQLite files.
-	Where rig.Where
+	Where place.Where
 	// Exact keeps the scenario's own visibility, as far as the place can.
 	Exact bool
 	// Keep keeps what the runs made, and their events files; Verdict.Kept names the folder. The fakes keep nothing.
 	Keep bool
 	// Watch makes runs that a person watches and disturbs, all guards at the same time: the load goes on until it is
 	// finished there. Run closes it. Defaults to none.
-	Watch *live.Server
+	Watch *watch.Server
 	// Repeat is the command line that makes the same schedule again; %d is the seed.
 	Repeat string
 	// Command starts a worker process. Defaults to the own binary with the argument HiddenCommand.
@@ -63,14 +63,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Run runs a scenario once for each guard, and writes the report when one is asked for. progress gets short lines for a
-// person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. A scenario that the place
-// cannot play is a *[rig.CannotError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
-// cause.
+// Run runs a scenario once for each guard, and writes the report if there is to be one. progress gets short lines for a
+// person; it may be nil. An unexpected verdict is no error: see [verdict.Verdict.OK]. A scenario that the place does not
+// support is a *[place.UnsupportedError]. When ctx ends, Run kills all workers, removes what it made, and returns its cause.
 //
-// A scenario that does not come out as expected while processes of it did not get to run shows nothing: leases expired, or
-// workers that should have met came one after the other. It is run again, more slowly. So is one in which the hole of the
-// design without the guard did not show, because that takes a coincidence. Options.Exact, Keep and Watch do without that.
+// A scenario that does not come out as expected shows nothing if one of its processes did not get to run, or waited for a
+// disk or a lock: leases expired, or workers that should have met came one after the other. It is run again, more slowly. So
+// is one in which the hole of the design without the guard did not show, because that takes a coincidence. Options.Exact,
+// Keep and Watch turn that off.
 func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return verdict.Verdict{}, err
@@ -78,17 +78,28 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if progress == nil {
 		progress = func(string) {}
 	}
+	once := func(s plan.Scenario) (verdict.Verdict, time.Duration, error) { return runOnce(ctx, s, o, progress) }
+	if o.Exact || o.Keep || o.Watch != nil {
+		v, _, err := once(s)
+		return v, err
+	}
+	return repeat(ctx, s, once, progress)
+}
+
+// repeat runs a scenario until it comes out as expected, nothing excuses it, or it is as slow as it gets.
+func repeat(ctx context.Context, s plan.Scenario, once func(plan.Scenario) (verdict.Verdict, time.Duration, error),
+	progress func(string),
+) (verdict.Verdict, error) {
 	for n := 1; ; n *= 2 {
-		v, late, err := runOnce(ctx, s.Stretch(n), o, progress)
-		cannot := (*rig.CannotError)(nil)
-		switch {
-		case err == nil && v.OK(), errors.As(err, &cannot), ctx.Err() != nil, o.Exact, o.Keep, o.Watch != nil, n == slowest:
+		v, late, err := once(s.Stretch(n))
+		unsupported := (*place.UnsupportedError)(nil)
+		if err == nil && v.OK() || errors.As(err, &unsupported) || ctx.Err() != nil || n == slowest {
 			return v, err
 		}
 		var why string
 		switch {
-		case stoodStill(late, time.Duration(n)*s.Workers.Visibility):
-			why = fmt.Sprintf("a process did not get to run for %s", late.Round(time.Millisecond))
+		case tooLate(late, time.Duration(n)*s.Workers.Visibility):
+			why = fmt.Sprintf("a process could not go on for %s", late.Round(time.Millisecond))
 		case err == nil && lucky(v):
 			why = "the hole of the design without the guard did not show"
 		default:
@@ -111,21 +122,21 @@ func lucky(v verdict.Verdict) bool {
 }
 
 const (
-	// maxStill is how long a process may stand still in any scenario; a tenth of a shorter visibility is less.
-	maxStill = 100 * time.Millisecond
+	// maxLate is how late a process may be in any scenario; a tenth of a shorter visibility is less.
+	maxLate = 100 * time.Millisecond
 	// slowest is by how much a scenario is slowed down at most: 8 bears what 40 busy processes on two processors do.
 	slowest = 8
 )
 
-// stoodStill tells whether a process that did not get to run for so long explains what is not as expected.
-func stoodStill(late, visibility time.Duration) bool { return late >= min(visibility/10, maxStill) }
+// tooLate reports whether a process that was late explains an unexpected verdict.
+func tooLate(late, visibility time.Duration) bool { return late >= min(visibility/10, maxLate) }
 
-// runOnce runs the scenario, and measures for how long a process of it did not get to run.
+// runOnce runs the scenario, and measures for how long one of its processes could not go on.
 func runOnce(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (
 	v verdict.Verdict, late time.Duration, err error,
 ) {
 	own := time.Duration(0)
-	stop := trail.Watch(func(d time.Duration) { own = d })
+	stop := eventlog.MeasureDelay(func(d time.Duration) { own = d })
 	v, err = run(ctx, s, o, progress)
 	stop()
 	late = own
@@ -136,13 +147,13 @@ func runOnce(ctx context.Context, s plan.Scenario, o Options, progress func(stri
 }
 
 func run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
-	site, err := rig.NewSite(o.Where, o.Seed)
+	setup, err := place.NewSetup(o.Where, o.Seed)
 	if err != nil {
 		return verdict.Verdict{}, err
 	}
-	defer func() { err = errors.Join(err, site.Close()) }()
+	defer func() { err = errors.Join(err, setup.Close()) }()
 	for _, g := range o.Guards {
-		if err := site.Plays(s, g); err != nil {
+		if err := setup.Supports(s, g); err != nil {
 			return verdict.Verdict{}, err
 		}
 	}
@@ -153,42 +164,42 @@ func run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if o.Keep {
 		v.Kept = dir
 	} else {
-		defer func() { err = errors.Join(err, site.Remove(ctx), os.RemoveAll(dir)) }()
+		defer func() { err = errors.Join(err, setup.Remove(ctx), os.RemoveAll(dir)) }()
 	}
-	if least := site.MinVisibility(); o.Exact {
+	if least := setup.MinVisibility(); o.Exact {
 		s = s.Slower(least)
 	} else {
-		s = s.Slower(max(least, site.Unhurried(s)))
+		s = s.Slower(max(least, setup.Unhurried(s)))
 	}
-	v.Story = &verdict.Story{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: site.String()}
-	var stages []play.Stage
+	v.Timeline = &verdict.Timeline{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: setup.String()}
+	var configs []crew.Config
 	for _, g := range o.Guards {
 		runDir := filepath.Join(dir, string(g))
 		if err := os.MkdirAll(runDir, 0o700); err != nil {
 			return v, fmt.Errorf("make the run's folder: %w", err)
 		}
-		place, err := site.Make(ctx, string(g), runDir, s.Workers.Visibility)
+		urls, err := setup.Make(ctx, string(g), runDir, s.Workers.Visibility)
 		if err != nil {
 			return v, err
 		}
-		if shown := place.Shown(); o.Keep && !site.Ephemeral() {
+		if shown := urls.Shown(); o.Keep && !setup.Ephemeral() {
 			v.KeptIn = append(v.KeptIn, shown.Store, shown.Queue)
 		}
-		stage := play.Stage{
-			Scenario: s, Plan: s.Plan(o.Seed, g), Dir: runDir, Place: place, Command: o.Command, Env: o.Env, Progress: progress,
+		config := crew.Config{
+			Scenario: s, Plan: s.Plan(o.Seed, g), Dir: runDir, URLs: urls, Command: o.Command, Env: o.Env, Progress: progress,
 		}
 		if o.Watch != nil {
-			stages = append(stages, stage)
+			configs = append(configs, config)
 			continue
 		}
-		res, err := play.Run(ctx, stage)
+		res, err := crew.Run(ctx, config)
 		if err != nil {
 			return v, fmt.Errorf("run %s with the guard %s (seed %d): %w", s.Name, g, o.Seed, err)
 		}
-		v.Add(s, stage.Plan, res)
+		v.Add(s, config.Plan, res)
 	}
 	if o.Watch != nil {
-		if err := watch(ctx, &v, stages, o.Watch); err != nil {
+		if err := runWatched(ctx, &v, configs, o.Watch); err != nil {
 			return v, err
 		}
 	}

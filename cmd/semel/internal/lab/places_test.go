@@ -18,9 +18,9 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
@@ -37,8 +37,8 @@ func onlyFull(t *testing.T) {
 // noEmit are the scenarios whose guarded side needs a queue in the store.
 var noEmit = map[string]bool{"outbox": true}
 
-// elsewhere are the scenarios that are played on other places than the default: those whose course depends on the place most.
-// Nightly runs play all.
+// elsewhere are the scenarios that run in other places than the default: those that depend on the place most. Nightly runs
+// take all.
 func elsewhere() map[string]bool {
 	if semeltest.Nightly() {
 		return nil
@@ -50,19 +50,19 @@ func elsewhere() map[string]bool {
 func TestS0_28_ScenariosOnPostgres(t *testing.T) {
 	onlyFull(t)
 	url := server.Database(t)
-	playAll(t, rig.Where{Store: url}, elsewhere(), nil)
+	runAll(t, place.Where{Store: url}, elsewhere(), nil)
 	if n := demoSchemas(t, url); n != 0 {
 		t.Errorf("%d schemas are left behind", n)
 	}
 }
 
-// TestS0_28_ScenariosOnSQSAndDynamoDB plays them on the services that the published designs are made for.
+// TestS0_28_ScenariosOnSQSAndDynamoDB runs them on the services that the published designs are made for.
 func TestS0_28_ScenariosOnSQSAndDynamoDB(t *testing.T) {
 	only := elsewhere()
 	if testing.Short() {
 		only = map[string]bool{"race": true, "outbox": true}
 	}
-	playAll(t, rig.Where{On: rig.AWS}, only, noEmit)
+	runAll(t, place.Where{On: place.AWS}, only, noEmit)
 }
 
 // TestS0_28_MixedPairs: a queue and a store of different kinds, where no ack can commit with its record.
@@ -70,11 +70,11 @@ func TestS0_28_MixedPairs(t *testing.T) {
 	onlyFull(t)
 	url := server.Database(t)
 	t.Run("at once", func(t *testing.T) {
-		for name, where := range map[string]rig.Where{
-			"SQS and PostgreSQL":      {On: rig.AWS, Store: url},
-			"PostgreSQL and DynamoDB": {On: rig.AWS, Queue: url},
-			"SQLite and PostgreSQL":   {On: rig.Embedded, Store: url},
-			"SQS and SQLite":          {On: rig.AWS, Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db")},
+		for name, where := range map[string]place.Where{
+			"SQS and PostgreSQL":      {On: place.AWS, Store: url},
+			"PostgreSQL and DynamoDB": {On: place.AWS, Queue: url},
+			"SQLite and PostgreSQL":   {On: place.Embedded, Store: url},
+			"SQS and SQLite":          {On: place.AWS, Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db")},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -92,9 +92,9 @@ func TestS0_28_MixedPairs(t *testing.T) {
 	}
 }
 
-func runOn(t *testing.T, scenario string, where rig.Where) verdict.Verdict {
+func runOn(t *testing.T, scenario string, where place.Where) verdict.Verdict {
 	t.Helper()
-	s, ok := catalogue.Find(scenario)
+	s, ok := scenarios.Find(scenario)
 	if !ok {
 		t.Fatalf("no scenario %s", scenario)
 	}
@@ -105,7 +105,7 @@ func runOn(t *testing.T, scenario string, where rig.Where) verdict.Verdict {
 	return v
 }
 
-// cloud is an account on AWS with something in it that belongs to somebody else.
+// cloud is an account on AWS with something in it that the lab did not make.
 type cloud struct {
 	*testing.T
 	sqs    *fakesqs.Server
@@ -139,8 +139,8 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-func (c *cloud) where() rig.Where {
-	return rig.Where{Queue: "sqs://orders?endpoint=" + c.url, Store: "dynamodb://records?endpoint=" + c.url}
+func (c *cloud) where() place.Where {
+	return place.Where{Queue: "sqs://orders?endpoint=" + c.url, Store: "dynamodb://records?endpoint=" + c.url}
 }
 
 // clean fails unless there is what was there before, and nothing else.
@@ -159,13 +159,13 @@ func (c *cloud) clean() {
 	}
 }
 
-// TestS3_01_RunsSeeNothingOfEachOther plays the same orders at the same time in one place: with anything in common they
+// TestS3_01_RunsSeeNothingOfEachOther runs the same orders at the same time in one place: with anything in common they
 // would double each other's effects, or skip them.
 func TestS3_01_RunsSeeNothingOfEachOther(t *testing.T) {
 	onlyFull(t)
 	c, url := newCloud(t), server.Database(t)
 	var all sync.WaitGroup
-	for _, where := range []rig.Where{c.where(), c.where(), {Store: url}, {Store: url}} {
+	for _, where := range []place.Where{c.where(), c.where(), {Store: url}, {Store: url}} {
 		all.Go(func() {
 			v := runOn(t, "happy", where)
 			if !v.OK() {
@@ -184,8 +184,8 @@ func TestS3_01_RunsSeeNothingOfEachOther(t *testing.T) {
 func TestS3_01_AnInterruptedRunLeavesNothing(t *testing.T) {
 	onlyFull(t)
 	c, url, file := newCloud(t), server.Database(t), filepath.Join(t.TempDir(), "a.db")
-	s, _ := catalogue.Find("replicas")
-	for _, where := range []rig.Where{c.where(), {Store: url}, {Store: "sqlite:" + file}} {
+	s, _ := scenarios.Find("replicas")
+	for _, where := range []place.Where{c.where(), {Store: url}, {Store: "sqlite:" + file}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := false
 		v, err := Run(ctx, s, options(t, where), func(string) { began = true; cancel() })
@@ -203,19 +203,19 @@ func TestS3_01_AnInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestKeepOnAWS: --keep leaves queues and tables, and says where they are.
+// TestKeepOnAWS: --keep leaves queues and tables, and prints where they are.
 func TestKeepOnAWS(t *testing.T) {
 	onlyFull(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	c := newCloud(t)
-	s, _ := catalogue.Find("happy")
+	s, _ := scenarios.Find("happy")
 	o := options(t, c.where())
 	o.Keep, o.Guards = true, []plan.Guard{plan.GuardOn}
 	v, err := Run(t.Context(), s, o, nil)
 	if err != nil || !v.OK() || len(v.KeptIn) != 2 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	r, err := rig.Open(t.Context(), rig.Place{Store: v.KeptIn[0], Queue: v.KeptIn[1]}, s.Workers.Visibility)
+	r, err := place.Open(t.Context(), place.URLs{Store: v.KeptIn[0], Queue: v.KeptIn[1]}, s.Workers.Visibility)
 	if err != nil {
 		t.Fatal(err)
 	}

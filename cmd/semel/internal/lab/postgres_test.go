@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -37,12 +37,12 @@ func TestFM03_DemoOnPostgres(t *testing.T) {
 	if n := demoSchemas(t, url); n != 0 {
 		t.Errorf("%d schemas are left behind", n)
 	}
-	if !strings.Contains(v.Story.Repeat, "--store 'postgres://") {
-		t.Errorf("repeat: %s", v.Story.Repeat)
+	if !strings.Contains(v.Timeline.Repeat, "--store 'postgres://") {
+		t.Errorf("repeat: %s", v.Timeline.Repeat)
 	}
 }
 
-// TestDemoKeepsSchemas: --keep leaves both schemas, and says where they are.
+// TestDemoKeepsSchemas: --keep leaves both schemas, and prints where they are.
 func TestDemoKeepsSchemas(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	url := server.Database(t)
@@ -55,7 +55,7 @@ func TestDemoKeepsSchemas(t *testing.T) {
 	if len(v.KeptIn) != 4 || demoSchemas(t, url) != 2 {
 		t.Fatalf("kept in %v, %d schemas", v.KeptIn, demoSchemas(t, url))
 	}
-	r, err := rig.Open(t.Context(), rig.Place{Store: v.KeptIn[2], Queue: v.KeptIn[3]}, time.Second)
+	r, err := place.Open(t.Context(), place.URLs{Store: v.KeptIn[2], Queue: v.KeptIn[3]}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package lab
 import (
 	"testing"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -11,5 +11,5 @@ import (
 // effect key makes each of them one.
 func TestS0_28_ScenariosOnRedis(t *testing.T) {
 	onlyFull(t)
-	playAll(t, rig.Where{On: rig.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
+	runAll(t, place.Where{On: place.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
 }

@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 )
 
-// said plays a scenario with real processes and answers the log of one side. On a machine that stands still for half a
-// second the deliveries come in another order: who reads it gets up to three runs.
-func said(t *testing.T, name string, g plan.Guard, want []string) {
+// checkTranscript runs a scenario with real processes and compares the log of one side. On a machine that stands still for
+// half a second the deliveries come in another order, so it has three tries.
+func checkTranscript(t *testing.T, name string, g plan.Guard, want []string) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := catalogue.Find(name)
+	s, _ := scenarios.Find(name)
 	var got []string
 	for range 3 {
 		v, err := Run(t.Context(), s, Options{
@@ -36,7 +36,7 @@ func said(t *testing.T, name string, g plan.Guard, want []string) {
 
 // TestS0_16_TranscriptOfARealRun: the four lines of the seed, without a heartbeat.
 func TestS0_16_TranscriptOfARealRun(t *testing.T) {
-	said(t, "visibility", plan.GuardOff, []string{
+	checkTranscript(t, "visibility", plan.GuardOff, []string{
 		"Start msg-1 sleep 8", "Start msg-1 sleep 8", "✅ Completed msg-1", "🔁 Duplicate detect. Skip: msg-1",
 	})
 }
@@ -44,6 +44,6 @@ func TestS0_16_TranscriptOfARealRun(t *testing.T) {
 // TestS0_17_TranscriptOfARealRun: exactly two lines with a heartbeat, on both sides.
 func TestS0_17_TranscriptOfARealRun(t *testing.T) {
 	for _, g := range []plan.Guard{plan.GuardOff, plan.GuardOn} {
-		said(t, "heartbeat", g, []string{"Start msg-2 sleep 8", "✅ Completed msg-2"})
+		checkTranscript(t, "heartbeat", g, []string{"Start msg-2 sleep 8", "✅ Completed msg-2"})
 	}
 }

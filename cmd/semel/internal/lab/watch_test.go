@@ -10,25 +10,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
-// TestWatch plays both guards under a page's hands: kills, a dropped ack, a duplicate, deaf heartbeats, a paused store;
-// then finishes. semel holds, and every act is in the trails of both sides.
+// TestWatch runs both guards while a page injects faults: kills, a dropped ack, a duplicate, lost heartbeats, a paused store.
+// Then it finishes. semel holds, and every fault is in the event logs of both sides.
 func TestWatch(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := catalogue.Find("happy")
-	server, err := live.Listen("", s, []plan.Guard{plan.GuardOff, plan.GuardOn})
+	s, _ := scenarios.Find("happy")
+	server, err := watch.Listen("", s, []plan.Guard{plan.GuardOff, plan.GuardOn})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close(live.Last{})
+	defer server.Close(watch.Last{})
 	type end struct {
 		v   verdict.Verdict
 		err error
@@ -66,11 +66,11 @@ func TestWatch(t *testing.T) {
 		t.Errorf("a dropped ack and a duplicate, and the plain consumer holds: %+v", off)
 	}
 	if !p.ended {
-		p.until("the page hears the end", func() bool { return p.ended })
+		p.until("the page gets the end", func() bool { return p.ended })
 	}
 }
 
-// watcher is somebody who watches and clicks.
+// watcher is a person who watches and clicks.
 type watcher struct {
 	t     *testing.T
 	url   string
@@ -101,9 +101,9 @@ func hands(t *testing.T, url string) *watcher {
 	return w
 }
 
-func (w *watcher) do(act string) {
+func (w *watcher) do(fault string) {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"act", strings.NewReader(act))
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"faults", strings.NewReader(fault))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (w *watcher) do(act string) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusNoContent {
-		w.t.Fatalf("%s: %s", act, res.Status)
+		w.t.Fatalf("%s: %s", fault, res.Status)
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *watcher) did(side, what string) bool {
 	return slices.ContainsFunc(w.seen, func(e event) bool { return e.Side == side && e.What == what })
 }
 
-// until reads what the page hears until it is true.
+// until reads what the page gets until it is true.
 func (w *watcher) until(what string, yes func() bool) {
 	w.t.Helper()
 	late := time.Now().Add(2 * time.Minute)

@@ -126,11 +126,11 @@ func (b *bench) count(ctx context.Context) (Result, error) {
 	if err != nil {
 		return res, err
 	}
-	st, err := b.rig.Queue.Stats(ctx)
+	st, err := b.place.Queue.Stats(ctx)
 	if err != nil {
 		return res, fmt.Errorf("look at the queue: %w", err)
 	}
-	deadLetters, err := b.rig.Queue.DeadLetters(ctx, 0)
+	deadLetters, err := b.place.Queue.DeadLetters(ctx, 0)
 	if err != nil {
 		return res, fmt.Errorf("look at the dead letters: %w", err)
 	}

@@ -100,10 +100,10 @@ func (c *crew) environ() []string {
 		return strings.HasPrefix(name, "SEMEL_OPT_") ||
 			slices.ContainsFunc(aliases, func(a config.Alias) bool { return a.Var == name })
 	})
-	if c.b.place.Fakes != "" { // they take any
+	if c.b.urls.Fakes != "" { // they take any
 		env = append(env, "AWS_ACCESS_KEY_ID=semel", "AWS_SECRET_ACCESS_KEY=semel", "AWS_PROFILE=", "AWS_SESSION_TOKEN=")
 	}
-	return append(append(env, "SEMEL_OPT_QUEUE="+c.b.place.Queue, "SEMEL_OPT_STORE="+c.b.place.Store), c.b.Env...)
+	return append(append(env, "SEMEL_OPT_QUEUE="+c.b.urls.Queue, "SEMEL_OPT_STORE="+c.b.urls.Store), c.b.Env...)
 }
 
 func (c *crew) hire(n int) error {
@@ -181,7 +181,7 @@ func (c *crew) left(m *member) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
-		return fmt.Errorf("worker %d ended although it was not told to: %s", m.n, m.last)
+		return fmt.Errorf("worker %d ended although it was not asked to: %s", m.n, m.last)
 	}
 	return fmt.Errorf("worker %d ended by itself: %w: %s", m.n, m.err, m.last)
 }

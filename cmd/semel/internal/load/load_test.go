@@ -134,7 +134,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// TestWorkersThatEndAreAnError: a worker that cannot even start is told with its last words, and nothing is left.
+// TestWorkersThatEndAreAnError: the error of a worker that cannot start has its last output, and nothing is left.
 func TestWorkersThatEndAreAnError(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("no /bin/sh")

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 )
 
 // Options say what is measured. The zero value of a number is its default.
@@ -22,7 +22,7 @@ type Options struct {
 	// Rate is messages per second; 0 = as fast as they can be sent.
 	Rate float64
 	// Where is the pair of queue and store: each run makes queue and records of its own there.
-	Where rig.Where
+	Where place.Where
 	// Timeout bounds the wait for the workers.
 	Timeout time.Duration
 	// Keep keeps the folder with the workers' logs, events and effects, and what was made elsewhere.

@@ -35,7 +35,7 @@ type Result struct {
 	// Executed is how often the handler left an effect in its ledger, Keys how many keys have one.
 	Executed int `json:"executed"`
 	Keys     int `json:"keys"`
-	// Suppressed duplicates were answered from the record, Deferred ones were returned while the key was at work; Causes
+	// Suppressed duplicates were found in the records, Deferred ones were returned while the key was at work; Causes
 	// say why there were any. Deliveries counts all that came.
 	Suppressed int            `json:"suppressed"`
 	Deferred   int            `json:"deferred"`
@@ -126,7 +126,7 @@ func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, dead
 			}
 		}
 		add("executed 1", r.Executed == 1, "%s of the handler", output.Count(r.Executed, "run"))
-		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %s answered from the record", skipped, output.Count(b.N, "message"))
+		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %s found in the records", skipped, output.Count(b.N, "message"))
 	} else {
 		add("executed once each", r.Executed == b.N && most == 1, "%s for %s", output.Count(r.Executed, "run"), output.Count(r.Keys, "key"))
 	}

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -36,11 +36,11 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 }
 
 func run(ctx context.Context, o Options) (res Result, err error) {
-	site, err := rig.NewSite(o.Where, 1)
+	setup, err := place.NewSetup(o.Where, 1)
 	if err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, site.Close()) }()
+	defer func() { err = errors.Join(err, setup.Close()) }()
 	dir, err := os.MkdirTemp("", "semel-bench-")
 	if err != nil {
 		return res, fmt.Errorf("make a folder for the run: %w", err)
@@ -51,25 +51,25 @@ func run(ctx context.Context, o Options) (res Result, err error) {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 		if !o.Keep {
-			err = errors.Join(err, site.Remove(ctx))
+			err = errors.Join(err, setup.Remove(ctx))
 		}
 	}()
-	place, err := site.Make(ctx, "bench", dir, o.Visibility)
+	urls, err := setup.Make(ctx, "bench", dir, o.Visibility)
 	if err != nil {
 		return res, err
 	}
-	b := &bench{Options: o, dir: dir, place: place}
-	if b.rig, err = rig.Open(ctx, place, o.Visibility); err != nil {
+	b := &bench{Options: o, dir: dir, urls: urls}
+	if b.place, err = place.Open(ctx, urls, o.Visibility); err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, b.rig.Close()) }()
+	defer func() { err = errors.Join(err, b.place.Close()) }()
 	if err := b.measure(ctx); err != nil {
 		return res, err
 	}
 	if res, err = b.count(ctx); err != nil {
 		return res, err
 	}
-	res.Place = site.String()
+	res.Place = setup.String()
 	if keep = o.Keep || res.Errors.LogLines > 0; keep {
 		res.Kept = dir
 	}
@@ -80,8 +80,8 @@ func run(ctx context.Context, o Options) (res Result, err error) {
 type bench struct {
 	Options
 	dir   string
-	place rig.Place
-	rig   *rig.Rig
+	urls  place.URLs
+	place *place.Place
 
 	crew  *crew
 	ids   []string             // in sending order
@@ -117,16 +117,16 @@ const batch = 100
 
 func (b *bench) send(ctx context.Context) error {
 	size := batch
-	if most := b.rig.Queue.Features().MaxBatch; most > 0 {
+	if most := b.place.Queue.Features().MaxBatch; most > 0 {
 		size = min(size, most)
 	}
 	if b.Rate > 0 {
-		size = min(size, max(1, int(b.Rate/10))) // small batches keep the pace even
+		size = min(size, max(1, int(b.Rate/10))) // small batches keep the rate even
 	}
 	b.sent = make(map[string]time.Time, b.N)
 	b.began = time.Now()
 	for first := 0; first < b.N; first += size {
-		if err := b.pace(ctx, first); err != nil {
+		if err := b.waitFor(ctx, first); err != nil {
 			return err
 		}
 		batch := b.messages(first, min(b.N, first+size))
@@ -134,7 +134,7 @@ func (b *bench) send(ctx context.Context) error {
 		for _, m := range batch {
 			b.ids, b.sent[m.ID] = append(b.ids, m.ID), now
 		}
-		if err := b.rig.Queue.Send(ctx, batch...); err != nil {
+		if err := b.place.Queue.Send(ctx, batch...); err != nil {
 			return fmt.Errorf("send message %d and those after it: %w", first+1, err)
 		}
 		b.Progress(fmt.Sprintf("sent %d of %d", len(b.ids), b.N))
@@ -143,8 +143,8 @@ func (b *bench) send(ctx context.Context) error {
 	return nil
 }
 
-// pace waits until message number i is due, and looks after the workers meanwhile.
-func (b *bench) pace(ctx context.Context, i int) error {
+// waitFor waits until message number i is due, and looks after the workers meanwhile.
+func (b *bench) waitFor(ctx context.Context, i int) error {
 	due := time.Now()
 	if b.Rate > 0 {
 		due = b.began.Add(time.Duration(float64(i) / b.Rate * float64(time.Second)))
@@ -162,7 +162,7 @@ func (b *bench) messages(from, to int) []driver.Message {
 		body, _ := json.Marshal(map[string]string{"id": key}) // two strings
 		out = append(out, driver.Message{
 			ID: fmt.Sprintf("m-%07d", i+1), Body: body,
-			Headers: map[string]string{rig.KeyHeader: key, "content-type": "application/json"},
+			Headers: map[string]string{place.KeyHeader: key, "content-type": "application/json"},
 		})
 	}
 	return out
@@ -172,7 +172,7 @@ func (b *bench) messages(from, to int) []driver.Message {
 func (b *bench) drain(ctx context.Context) error {
 	var since time.Time
 	for end := time.Now().Add(b.Timeout); ; {
-		st, err := b.rig.Queue.Stats(ctx)
+		st, err := b.place.Queue.Stats(ctx)
 		if err != nil {
 			return fmt.Errorf("look at the queue: %w", err)
 		}
@@ -184,7 +184,7 @@ func (b *bench) drain(ctx context.Context) error {
 		case since.IsZero():
 			since = now
 		}
-		if !since.IsZero() && now.Sub(since) >= b.rig.Quiet {
+		if !since.IsZero() && now.Sub(since) >= b.place.Quiet {
 			return nil
 		}
 		if now.After(end) {
@@ -192,7 +192,7 @@ func (b *bench) drain(ctx context.Context) error {
 				st.InFlight, st.Delayed)
 		}
 		b.Progress(fmt.Sprintf("sent %d, %d left", b.N, left))
-		if err := b.crew.wait(ctx, b.rig.Pace); err != nil {
+		if err := b.crew.wait(ctx, b.place.PollInterval); err != nil {
 			return err
 		}
 	}

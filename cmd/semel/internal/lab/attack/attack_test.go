@@ -25,7 +25,7 @@ func handler(t *testing.T, habit string, args ...string) []string {
 	return append([]string{exe, "handler", habit}, args...)
 }
 
-// run attacks, and answers the verdicts by attack: the first word of each, and of which effect.
+// run attacks, and returns the verdicts by attack: the first word of each, and of which effect.
 func run(t *testing.T, o attack.Options) (attack.Report, map[string]attack.Verdict) {
 	t.Helper()
 	if o.Key == "" {
@@ -84,21 +84,21 @@ var habits = []struct {
 		"neighbours": held, "redelivery": held, "producer-retry": held, "concurrent": held, "kill-before": held,
 		"kill-middle": held,
 		"kill-after":  doubled, "worker-killed": doubled, "two-at-once": doubled, "deploy": held, "slow": doubled,
-		"answer-lost": doubled,
-		"error-after": doubled, "error-before": held, "throttled": held, "unreachable": held, "duplicate-refused": doubled,
+		"response-lost": doubled,
+		"error-after":   doubled, "error-before": held, "throttled": held, "unreachable": held, "duplicate-refused": doubled,
 		"poison": held,
 	}, "kill-after", "send SEMEL_EFFECT_KEY as the header Idempotency-Key"},
 	{"forgets", map[string]attack.Verdict{"redelivery": held, "kill-after": doubled, "kill-middle": held}, "kill-after",
 		"Idempotency-Key"},
-	{"renames", map[string]attack.Verdict{"answer-lost": doubled, "two-at-once": doubled}, "answer-lost", "2 different values"},
+	{"renames", map[string]attack.Verdict{"response-lost": doubled, "two-at-once": doubled}, "response-lost", "2 different values"},
 	{"careless", map[string]attack.Verdict{
-		"answer-lost": held, "error-after": held, "error-before": lost, "throttled": lost, "unreachable": lost,
+		"response-lost": held, "error-after": held, "error-before": lost, "throttled": lost, "unreachable": lost,
 	}, "error-before", "exits 0 although its request failed"},
 	{"drops", map[string]attack.Verdict{"error-before": lost, "redelivery": held}, "error-before", "drops a message for good"},
 	{"quits", map[string]attack.Verdict{"deploy": lost, "kill-middle": held}, "deploy", "let SIGTERM end it"},
 	{"swallows", map[string]attack.Verdict{"poison": lost}, "poison", "exit 65"},
-	{"blames", map[string]attack.Verdict{"answer-lost": held, "error-before": held}, "answer-lost",
-		"exit 75 says that nothing was applied"},
+	{"blames", map[string]attack.Verdict{"response-lost": held, "error-before": held}, "response-lost",
+		"exit 75 means that nothing was applied"},
 	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused",
 		"ended as a dead letter although its effect is there"},
 	{"leaves", map[string]attack.Verdict{"redelivery": held}, "normal", "left processes behind"},
@@ -204,8 +204,8 @@ func show(t *testing.T, rep attack.Report) {
 // TestGoodHandlerHolds is the handler that does what docs/worker.md says: no attack breaks it.
 func TestGoodHandlerHolds(t *testing.T) {
 	t.Parallel()
-	const patience = time.Minute
-	rep, got := run(t, attack.Options{Argv: handler(t, "good"), Timeout: patience})
+	const timeout = time.Minute
+	rep, got := run(t, attack.Options{Argv: handler(t, "good"), Timeout: timeout})
 	if len(got) != len(attack.List()) || rep.Held != len(got) || !rep.OK() {
 		t.Errorf("%d of %d attacks held, verdict %s", rep.Held, len(got), rep.Verdict)
 		show(t, rep)
@@ -214,7 +214,7 @@ func TestGoodHandlerHolds(t *testing.T) {
 	for name, repeats := range map[string]int{"kill-before": 0, "kill-middle": 0, "kill-after": 1, "worker-killed": 1,
 		"two-at-once": 1} {
 		a := result(t, rep, name)
-		if a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 || a.ElapsedMS > patience.Milliseconds() {
+		if a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 || a.ElapsedMS > timeout.Milliseconds() {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -261,12 +261,12 @@ func TestJournal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "effects.jsonl")
 	rep, got := run(t, attack.Options{
 		Argv: handler(t, "journal", file), Journal: attack.Journal{Place: file},
-		Only: []string{"redelivery", "kill-before", "kill-middle", "kill-after", "two-at-once", "answer-lost"},
+		Only: []string{"redelivery", "kill-before", "kill-middle", "kill-after", "two-at-once", "response-lost"},
 	})
 	want := map[string]attack.Verdict{
 		"normal": held, "redelivery": held, "kill-before": held, "kill-middle": skipped, "kill-after": doubled,
-		"two-at-once": doubled,
-		"answer-lost": skipped,
+		"two-at-once":   doubled,
+		"response-lost": skipped,
 	}
 	for name, v := range want {
 		if got[name] != v {
@@ -279,7 +279,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestBlind: a handler whose effects nobody sees is not called safe, and what the runs tell is told.
+// TestBlind: a handler whose effects cannot be seen is not called safe, and the number of its runs is reported.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	rep, got := run(t, attack.Options{Argv: handler(t, "blind"), Only: []string{"redelivery", "kill-before", "kill-after"}})

@@ -5,11 +5,11 @@ import "time"
 // attack is one bad thing that happens to a handler.
 type attack struct {
 	name, title string
-	// did says what was done, for the report. endpoint are both for a handler that is an endpoint, where they differ.
+	// did describes the fault, for the report. endpoint are both for a handler that is an endpoint, where they differ.
 	did      string
 	endpoint words
-	// script plays it.
-	script func(*scene) error
+	// script runs it.
+	script func(*trial) error
 	// keys is how many keys there are; 0 = 1.
 	keys int
 	// takeover: it waits until another worker takes over.
@@ -46,11 +46,11 @@ const plain = "normal"
 // attacks are all of them, in their order.
 var attacks = []attack{
 	{
-		name: plain, title: "nothing goes wrong", keys: 2, script: calm,
+		name: plain, title: "nothing goes wrong", keys: 2, script: undisturbed,
 		did: "two messages, each delivered once",
 	},
 	{
-		name: "neighbours", title: "other messages at the same time", keys: 5, script: calm,
+		name: "neighbours", title: "other messages at the same time", keys: 5, script: undisturbed,
 		did: "five messages with different keys at once",
 	},
 	{
@@ -78,8 +78,8 @@ var attacks = []attack{
 	{
 		name: "kill-after", title: "the handler is killed right after its effect", script: killAfter, stops: true, each: true,
 		faulty:   true,
-		did:      "SIGKILL to the handler's process group right after its effect, before it heard of it",
-		endpoint: words{"the handler's answer is lost", "the connection broke when the handler had answered"},
+		did:      "SIGKILL to the handler's process group right after its effect, before its response",
+		endpoint: words{"the handler's response is lost", "the connection broke when the handler had responded"},
 	},
 	{
 		name: "kill-anytime", title: "the handler is killed at any moment", script: killAnytime, keys: 3, program: true,
@@ -97,32 +97,32 @@ var attacks = []attack{
 			"went on",
 	},
 	{
-		name: "deploy", title: "the worker is told to stop", script: deployed, service: true, first: true, faulty: true,
-		did: "SIGTERM to the worker, and after its grace to the handler, while the handler waited for an answer",
+		name: "deploy", title: "the worker is asked to stop", script: deployed, service: true, first: true, faulty: true,
+		did: "SIGTERM to the worker, and after its grace to the handler, while the handler waited for a response",
 	},
 	{
-		name: "slow", title: "the answer takes longer than --timeout", script: slow, service: true, faulty: true,
-		did: "the effect was applied, its answer did not come before --timeout",
+		name: "slow", title: "the response takes longer than --timeout", script: slow, service: true, faulty: true,
+		did: "the effect was applied, its response did not arrive before --timeout",
 	},
 	{
-		name: "answer-lost", title: "the effect's answer is lost", script: faultWith(fault{cut: true}), service: true, each: true,
+		name: "response-lost", title: "the effect's response is lost", script: faultWith(fault{cut: true}), service: true, each: true,
 		faulty: true,
-		did:    "the effect was applied, the connection broke before the answer",
+		did:    "the effect was applied, the connection broke before the response",
 	},
 	{
 		name: "error-after", title: "500, and yet it was applied", script: faultWith(fault{status: 500}), service: true,
 		faulty: true,
-		did:    "the effect was applied, the answer was 500",
+		did:    "the effect was applied, the response was 500",
 	},
 	{
 		name: "error-before", title: "500, and nothing was applied", script: faultWith(fault{status: 500, skip: true}),
 		service: true, each: true,
-		faulty: true, did: "the answer was 500 once, nothing was applied",
+		faulty: true, did: "the response was 500 once, nothing was applied",
 	},
 	{
 		name: "throttled", title: "429, and nothing was applied", script: faultWith(fault{status: 429, skip: true}), service: true,
 		first: true, faulty: true,
-		did: "the answer was 429 with Retry-After once, nothing was applied",
+		did: "the response was 429 with Retry-After once, nothing was applied",
 	},
 	{
 		name: "unreachable", title: "the service cannot be reached", script: faultWith(fault{cut: true, skip: true}),
@@ -131,7 +131,7 @@ var attacks = []attack{
 	},
 	{
 		name: "duplicate-refused", title: "the service refuses repeats", script: refused, service: true, faulty: true,
-		did: "the effect was applied and its answer lost; repeats with its Idempotency-Key were answered 409",
+		did: "the effect was applied and its response lost; repeats with its Idempotency-Key got 409",
 	},
 	{
 		name: "poison", title: "a message that cannot be handled", script: poisoned,

@@ -80,8 +80,8 @@ func TestFM67_LeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFM67_StopsWhenTold: an interrupted attack kills what it started, stopped processes too, and removes its files.
-func TestFM67_StopsWhenTold(t *testing.T) {
+// TestFM67_StopsOnInterrupt: an interrupted attack kills what it started, stopped processes too, and removes its files.
+func TestFM67_StopsOnInterrupt(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	mark := "ATTACK_TEST=stops" + strconv.Itoa(os.Getpid())

@@ -5,16 +5,16 @@ import (
 	"os"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 )
 
 // holdAt has the first run stop at a point; holds at effects are the service's, and planned there.
-func (s *scene) holdAt(p point) error {
+func (s *trial) holdAt(p point) error {
 	switch {
 	case p == atEffect:
 		return nil
-	case s.front != nil:
-		s.front.arm(p)
+	case s.proxy != nil:
+		s.proxy.arm(p)
 		return nil
 	}
 	if err := os.WriteFile(s.path("runs."+string(p)), nil, 0o600); err != nil {
@@ -24,14 +24,14 @@ func (s *scene) holdAt(p point) error {
 }
 
 // holdNoMore lets all further runs pass.
-func (s *scene) holdNoMore(p point) {
-	if p != atEffect && s.front == nil {
+func (s *trial) holdNoMore(p point) {
+	if p != atEffect && s.proxy == nil {
 		_ = os.Remove(s.path("runs." + string(p)))
 	}
 }
 
-// reached tells that a run is held at the point.
-func (s *scene) reached(p point) bool {
+// reached reports whether a run is held at the point.
+func (s *trial) reached(p point) bool {
 	switch {
 	case p == atEffect:
 		select {
@@ -40,9 +40,9 @@ func (s *scene) reached(p point) bool {
 		default:
 			return false
 		}
-	case s.front != nil:
+	case s.proxy != nil:
 		select {
-		case <-s.front.held:
+		case <-s.proxy.held:
 			return true
 		default:
 			return false
@@ -56,8 +56,8 @@ func (s *scene) reached(p point) bool {
 	return false
 }
 
-// release lets go what the service holds.
-func (s *scene) release() {
+// release ends the holds of the service.
+func (s *trial) release() {
 	select {
 	case <-s.scope.released:
 	default:
@@ -66,8 +66,8 @@ func (s *scene) release() {
 }
 
 // freeze stops a worker while it does not write: with the write lock it would keep the other one from the queue.
-func (s *scene) freeze(p *process) error {
-	return rig.Still(s.ctx, func() {
+func (s *trial) freeze(p *process) error {
+	return place.WithWriteLock(s.ctx, func() {
 		freeze(p.pid())
 		p.frozen = true
 		time.Sleep(tick) // until a system call that it is in has ended
@@ -75,16 +75,16 @@ func (s *scene) freeze(p *process) error {
 }
 
 // goOn lets the first run go on, and waits until it has ended.
-func (s *scene) goOn(p point) error {
+func (s *trial) goOn(p point) error {
 	switch {
 	case p == atEffect:
 		s.release()
-	case s.front != nil:
-		s.front.pass(true)
+	case s.proxy != nil:
+		s.proxy.pass(true)
 	}
 	_, err := s.wait(func() (bool, error) {
-		if s.front != nil {
-			runs, ended := s.front.count()
+		if s.proxy != nil {
+			runs, ended := s.proxy.count()
 			return ended >= runs, nil
 		}
 		first := s.shimPIDs()[0]

@@ -17,8 +17,8 @@ type odd struct {
 	n, want   int
 }
 
-// judge gives the verdict of a scene.
-func (s *scene) judge(o *observed) Result {
+// judge gives the verdict of a trial.
+func (s *trial) judge(o *observed) Result {
 	b := s.base[s.guard]
 	w := s.attack.words(s.HTTP != "")
 	res := Result{
@@ -65,7 +65,7 @@ func (s *scene) judge(o *observed) Result {
 }
 
 // judgeCounts compares the effects with those of the plain run.
-func (s *scene) judgeCounts(o *observed, res *Result) {
+func (s *trial) judgeCounts(o *observed, res *Result) {
 	more, fewer := s.odds(o)
 	switch {
 	case len(more) > 0:
@@ -79,17 +79,17 @@ func (s *scene) judgeCounts(o *observed, res *Result) {
 		res.Why, res.Hint = s.whyLost(o, fewer[0])
 	case s.unsettled:
 		res.Verdict = Unknown
-		res.Why = "the message did not come to its end in time" + lastWords(o)
+		res.Why = "the message did not come to its end in time" + lastError(o)
 	case s.attack.faulty && !s.struck:
 		res.Verdict = Unknown
-		res.Why = "the handler came to its end before the fault could strike" + lastWords(o)
+		res.Why = "the handler came to its end before the fault could strike" + lastError(o)
 	default:
 		res.Verdict, res.Why = Held, s.whyHeld(o, res)
 	}
 }
 
 // odds lists the kinds of effects that happened too often, and those that are missing although the message is done.
-func (s *scene) odds(o *observed) (more, fewer []odd) {
+func (s *trial) odds(o *observed) (more, fewer []odd) {
 	want := s.base[s.guard].kinds
 	kinds := make([]string, 0, len(want))
 	for kind := range want {
@@ -124,9 +124,9 @@ func (s *scene) odds(o *observed) (more, fewer []odd) {
 }
 
 // failedPlainly is the verdict when not even the plain run succeeds.
-func (s *scene) failedPlainly(o *observed, res *Result) {
+func (s *trial) failedPlainly(o *observed, res *Result) {
 	res.Verdict = Unknown
-	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastWords(o)
+	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastError(o)
 	res.Hint = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
 		"{url} is the " +
 		"service)"
@@ -140,7 +140,7 @@ func (s *scene) failedPlainly(o *observed, res *Result) {
 }
 
 // blind judges by the number of runs: effects were not seen.
-func (s *scene) blind(o *observed, res *Result) {
+func (s *trial) blind(o *observed, res *Result) {
 	runs := o.runs
 	if s.attack.name == "kill-before" {
 		runs-- // that one never came to its first instruction
@@ -150,7 +150,7 @@ func (s *scene) blind(o *observed, res *Result) {
 		res.Verdict = Unknown
 		res.Why = "the handler ended well, and no effect was seen: it did not call the service at " + URLVariable
 		if s.HTTP != "" {
-			res.Why = "the handler answered well, and no effect was seen: it did not call the service at " + s.svc.url
+			res.Why = "the handler responded 2xx, and no effect was seen: it did not call the service at " + s.svc.url
 		}
 		if s.Journal.Place != "" {
 			res.Why += ", and the journal has nothing of it"
@@ -162,9 +162,9 @@ func (s *scene) blind(o *observed, res *Result) {
 			res.Hint = "start it with the URL of the service (--listen 127.0.0.1:9099 makes it a fixed one), or --effects FILE|URL"
 		}
 	case s.attack.name == "poison":
-		res.Verdict, res.Why = Unknown, "no effect can be seen"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "no effect can be seen"+lastError(o)
 	case s.unsettled:
-		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastError(o)
 	case runs <= len(o.keys):
 		res.Verdict = Held
 		res.Why = "it ran once for each message: whatever it does happened once at most"
@@ -174,8 +174,8 @@ func (s *scene) blind(o *observed, res *Result) {
 	}
 }
 
-// judgePoison judges what became of a message that nobody can handle.
-func (s *scene) judgePoison(o *observed, res *Result) {
+// judgePoison judges the end of a message that no handler can do.
+func (s *trial) judgePoison(o *observed, res *Result) {
 	res.Expected = 0
 	key := s.keys[0]
 	switch end := o.endings[key]; {
@@ -188,13 +188,13 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 		}
 		res.Expected = len(o.effects)
 	case s.unsettled:
-		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastError(o)
 	case end == endDone:
 		res.Verdict = Lost
-		res.Why = "the handler said that it is done, and nothing happened: nobody will ever hear of this message"
+		res.Why = "the handler reported success, and nothing happened: the message is gone without a trace"
 		res.Hint = "exit 65 when a message cannot be handled: it becomes a dead letter, with the last line of stderr as its reason"
 		if s.HTTP != "" {
-			res.Hint = "answer 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
+			res.Hint = "return 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
 		}
 	case s.guard == guardOff:
 		res.Verdict, res.Why = Held, fmt.Sprintf("the consumer gave up after %s", output.Count(o.runs, "run", "runs"))
@@ -202,9 +202,9 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 		res.Verdict, res.Why = Held, fmt.Sprintf("it became a dead letter after %d runs", o.runs)
 		word := "exit 65"
 		if s.HTTP != "" {
-			word = "answer 422"
+			word = "return 422"
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the dead letter would be there after one run "+
+		res.Notes = append(res.Notes, fmt.Sprintf("%s means that no attempt will help: the dead letter would be there after one run "+
 			"instead of %d",
 			word, o.runs))
 	default:
@@ -212,8 +212,8 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 	}
 }
 
-// lastWords is what the last failed run said.
-func lastWords(o *observed) string {
+// lastError is the error of the last failed run.
+func lastError(o *observed) string {
 	for _, e := range slices.Backward(o.exits) {
 		if e.text != "" {
 			return ": " + e.text

@@ -80,7 +80,7 @@ func handle(habit string) int {
 	return charge(habit, key, body)
 }
 
-// charge has the effect, and says what became of it.
+// charge makes the effect, and returns its result.
 func charge(habit, key string, body []byte) int {
 	status, err := post(os.Getenv("ATTACK_URL")+"/charges", key, body)
 	if habit == "twice" && err == nil && status < 300 {

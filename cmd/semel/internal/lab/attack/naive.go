@@ -22,7 +22,7 @@ import (
 // NaiveCommand is the hidden subcommand of `semel lab attack` that is the consumer with the guard off.
 const NaiveCommand = "naive-consumer"
 
-// naive is what the naive consumer is told, as JSON on its command line.
+// naive is the configuration of the naive consumer, as JSON on its command line.
 type naive struct {
 	Database, Events string
 	Argv             []string
@@ -33,13 +33,13 @@ type naive struct {
 	Attempts         int
 }
 
-func (s *scene) naiveArgs() []string {
+func (s *trial) naiveArgs() []string {
 	n := naive{
 		Database: s.path("queue.db"), Events: s.path("events.jsonl"), Key: s.Key, Visibility: s.visibility,
 		Timeout: s.timeout, Grace: killGrace(s.visibility), Attempts: s.maxAttempts,
 	}
-	if s.front != nil {
-		n.HTTP = s.front.url
+	if s.proxy != nil {
+		n.HTTP = s.proxy.url
 	} else {
 		n.Argv = shimmed(s.path("runs"), guardOff, s.handlerArgv())
 	}
@@ -120,7 +120,7 @@ func (c *naiveConsumer) consume(ctx context.Context) error {
 	return nil
 }
 
-// one handles a delivery. When the consumer is told to stop the handler is stopped too, and its message left.
+// one handles a delivery. When the consumer stops, it stops the handler and leaves the message in the queue.
 func (c *naiveConsumer) one(ctx context.Context, d *driver.Delivery) {
 	id := d.ID
 	if take, err := key.Parse(c.Key); err == nil {

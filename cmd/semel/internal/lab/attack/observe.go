@@ -28,7 +28,7 @@ type exit struct {
 	took time.Duration
 }
 
-// observed is what a scene left.
+// observed is what a trial left.
 type observed struct {
 	keys       []string
 	deliveries int
@@ -40,7 +40,7 @@ type observed struct {
 	reasons    map[string]string
 }
 
-func (s *scene) observe() (*observed, error) {
+func (s *trial) observe() (*observed, error) {
 	o := &observed{keys: s.keys, effects: s.svc.got(s.scope), endings: map[string]ending{}, reasons: map[string]string{}}
 	var err error
 	if o.journal, err = s.Journal.count(s.ctx, s.texts); err != nil {
@@ -62,8 +62,8 @@ func (s *scene) observe() (*observed, error) {
 			s.naiveEnding(o, l.MessageID, l.Decision, l.Reason)
 		}
 	}
-	if s.front != nil {
-		o.runs, _ = s.front.count()
+	if s.proxy != nil {
+		o.runs, _ = s.proxy.count()
 	} else {
 		o.runs = len(s.shimPIDs())
 	}
@@ -74,7 +74,7 @@ func (s *scene) observe() (*observed, error) {
 }
 
 // naiveEnding takes the ending of a message from what the naive consumer wrote: it has no records.
-func (s *scene) naiveEnding(o *observed, id, decision, reason string) {
+func (s *trial) naiveEnding(o *observed, id, decision, reason string) {
 	key, ok := s.texts[id]
 	if s.guard == guardOn || !ok {
 		return
@@ -88,7 +88,7 @@ func (s *scene) naiveEnding(o *observed, id, decision, reason string) {
 }
 
 // recorded takes endings from the records, and from dead letters of messages that have none.
-func (s *scene) recorded(o *observed) error {
+func (s *trial) recorded(o *observed) error {
 	for _, m := range s.sent {
 		key := s.texts[m.ID]
 		raw, err := s.rawKey(m)
@@ -129,15 +129,15 @@ func (s *scene) recorded(o *observed) error {
 }
 
 var (
-	exited   = regexp.MustCompile(`handler exited (\d+)`)
-	answered = regexp.MustCompile(`handler answered (\d+)`)
+	exited    = regexp.MustCompile(`handler exited (\d+)`)
+	responded = regexp.MustCompile(`handler (?:answered|responded) (\d+)`)
 )
 
 func exitOf(err string) exit {
 	if err == "" {
 		return exit{}
 	}
-	for _, re := range []*regexp.Regexp{exited, answered} {
+	for _, re := range []*regexp.Regexp{exited, responded} {
 		if m := re.FindStringSubmatch(err); m != nil {
 			code, convErr := strconv.Atoi(m[1])
 			if convErr == nil {

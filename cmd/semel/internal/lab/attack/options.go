@@ -32,7 +32,7 @@ type Options struct {
 	// Body is the sample message, Headers its headers: {key} is replaced by a fresh key. Defaults to an order.
 	Body    []byte
 	Headers map[string]string
-	// Journal is where effects are counted beside the service.
+	// Journal is where effects are counted, in addition to the service.
 	Journal Journal
 	// Env is added to the handler's environment: NAME=VALUE, where {url} is the service's URL.
 	Env []string
@@ -56,7 +56,7 @@ type Options struct {
 	Variables []string
 }
 
-// URLVariable is the variable that tells a handler program where the service is.
+// URLVariable is the variable with the URL of the service for a handler program.
 const URLVariable = "ATTACK_URL"
 
 // sample is the message where the user gives none.

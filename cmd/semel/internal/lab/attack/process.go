@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// process is one worker process of a scene.
+// process is one worker process of a trial.
 type process struct {
 	cmd    *exec.Cmd
 	frozen bool
@@ -25,7 +25,7 @@ type process struct {
 func (r *runner) start(args []string) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	command := append(append([]string{}, r.Command...), args...)
-	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // ended and waited for by the scene
+	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // ended and waited for by the trial
 	p.cmd.Env = append(r.environ(), r.Variables...)
 	p.cmd.Stderr = &p.errs
 	p.cmd.SysProcAttr = ownGroup()
@@ -111,15 +111,15 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastLine is the last error that a worker printed: its own, in front of the advice.
+// lastLine is the last error that a worker printed: its own, without the advice that follows.
 func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := "without a word"
+	last := "without an error message"
 	for line := range strings.Lines(string(t.b)) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "semel: "); ok {
-			said = text
+			last = text
 		}
 	}
-	return said
+	return last
 }

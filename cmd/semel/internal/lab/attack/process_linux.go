@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps signals of the terminal from a worker, and has the kernel kill it when the attack ends without a word.
+// ownGroup keeps signals of the terminal from a worker, and has the kernel kill it when the attack crashes.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -33,7 +33,7 @@ func leftovers(mark string, workers map[int]bool) (out []leftover) {
 		}
 		env, err := os.ReadFile("/proc/" + e.Name() + "/environ")
 		if err != nil {
-			continue // gone, or somebody else's
+			continue // gone, or of another user
 		}
 		for kv := range bytes.SplitSeq(env, []byte{0}) {
 			if bytes.Equal(kv, want) {
@@ -53,7 +53,7 @@ func commandOf(pid string) string {
 	return strings.TrimSpace(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})))
 }
 
-// dead tells whether a process has ended; one that only waits to be collected has.
+// dead reports whether a process has ended; one that only waits to be collected has.
 func dead(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Verdict is what became of the effects.
+// Verdict is the result for the effects.
 type Verdict string
 
 // The verdicts.
@@ -37,7 +37,7 @@ type Result struct {
 	Deliveries int `json:"deliveries"`
 	Runs       int `json:"runs"`
 	// Effects happened; Expected is how many should have. WithKey had an Idempotency-Key, WithoutKey none, Journal came
-	// from the journal. Repeats were answered as what had happened, by their key.
+	// from the journal. Repeats are requests that the service recognized by their key.
 	Effects    int `json:"effects"`
 	Expected   int `json:"expected"`
 	WithKey    int `json:"with_key"`
@@ -142,7 +142,7 @@ type writer struct {
 	w      io.Writer
 	colour bool
 	width  int
-	said   map[string]string // which attack said it first
+	said   map[string]string // the attack that printed it first
 	err    error
 }
 
@@ -200,7 +200,7 @@ func (t *writer) attack(a Result) {
 	}
 }
 
-// broken tells what happened; what was said of an attack before it is not said again.
+// broken prints what happened. A reason or hint that was printed for an earlier attack is not repeated.
 func (t *writer) broken(name string, a Result) {
 	t.line("did", a.Did)
 	t.line("seen", a.seen())
@@ -244,7 +244,7 @@ func (a Result) seen() string {
 		out += " (from the journal)"
 	}
 	if a.Repeats > 0 {
-		out += fmt.Sprintf(", %s answered as such", output.Count(a.Repeats, "repeat", "repeats"))
+		out += fmt.Sprintf(", %s recognized", output.Count(a.Repeats, "repeat", "repeats"))
 	}
 	if len(a.Exits) > 0 {
 		out += ", ended"

@@ -23,9 +23,9 @@ import (
 type runner struct {
 	Options
 	dir, nonce string
-	scenes     int
+	trials     int
 	svc        *service
-	front      *front
+	proxy      *proxy
 	progress   func(string)
 	base       map[string]baseline
 }
@@ -87,7 +87,7 @@ func (o Options) checkHandler(ctx context.Context) error {
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return output.Unreachable("nobody answers at %s: %w", open.Redact(o.HTTP), err).WithHint("start the handler first")
+		return output.Unreachable("no response from %s: %w", open.Redact(o.HTTP), err).WithHint("start the handler first")
 	}
 	return c.Close()
 }
@@ -109,10 +109,10 @@ func (r *runner) run(ctx context.Context) (rep Report, err error) {
 	}
 	defer func() { err = errors.Join(err, r.svc.Close()) }()
 	if r.HTTP != "" {
-		if r.front, err = newFront(r.HTTP); err != nil {
+		if r.proxy, err = newProxy(r.HTTP); err != nil {
 			return rep, err
 		}
-		defer func() { err = errors.Join(err, r.front.Close()) }()
+		defer func() { err = errors.Join(err, r.proxy.Close()) }()
 	}
 	if r.Ready != nil {
 		r.Ready(r.svc.url)
@@ -180,7 +180,7 @@ func (r *runner) repeated(ctx context.Context, a attack, guard string) ([]Result
 // then all others have happened; or the first, when it is about what has not happened.
 func (r *runner) which(a attack, requests int) (first, last int) {
 	switch {
-	case a.each && !(a.name == "kill-after" && r.front != nil):
+	case a.each && !(a.name == "kill-after" && r.proxy != nil):
 		return 1, max(1, min(requests, mostEffects))
 	case a.first:
 		return 1, 1
@@ -208,9 +208,9 @@ func (r *runner) cannot(a attack, guard string) string {
 	return ""
 }
 
-// one plays one scene and judges it.
+// one runs one trial and judges it.
 func (r *runner) one(ctx context.Context, a attack, guard string, n int) (res Result, err error) {
-	s, err := r.newScene(ctx, a, guard, n)
+	s, err := r.newTrial(ctx, a, guard, n)
 	if err != nil {
 		return res, err
 	}
@@ -242,7 +242,7 @@ func (r *runner) one(ctx context.Context, a attack, guard string, n int) (res Re
 }
 
 // cannotRun is an error when the handler, or its worker, could not even be started.
-func (s *scene) cannotRun(o *observed) error {
+func (s *trial) cannotRun(o *observed) error {
 	if p := s.procs[0]; o.runs == 0 && p.ended != 0 {
 		return &output.Error{Code: p.class(), Err: fmt.Errorf("the worker ended at once: %s", p.errs.lastLine())}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// calm sends the messages, and lets everything go well.
-func calm(s *scene) error {
+// undisturbed sends the messages without any fault.
+func undisturbed(s *trial) error {
 	if s.attack.name != plain {
 		if err := s.begin(); err != nil {
 			return err
@@ -36,7 +36,7 @@ func calm(s *scene) error {
 }
 
 // hopeless: runs fail in a way that spends no attempt, again and again.
-func (s *scene) hopeless() (bool, error) {
+func (s *trial) hopeless() (bool, error) {
 	lines, err := s.events()
 	if err != nil {
 		return false, err
@@ -51,7 +51,7 @@ func (s *scene) hopeless() (bool, error) {
 }
 
 // killAnytime kills the first run of each message at a moment of its own, as far into it as the seed says.
-func killAnytime(s *scene) error {
+func killAnytime(s *trial) error {
 	draw := rand.New(rand.NewPCG(s.Seed, 1))
 	share := make([]float64, len(s.keys))
 	for i := range share {
@@ -83,7 +83,7 @@ func killAnytime(s *scene) error {
 }
 
 // again sends the message once more, when it is done.
-func again(s *scene, id string) error {
+func again(s *trial, id string) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -104,10 +104,10 @@ func again(s *scene, id string) error {
 	return s.settled()
 }
 
-func redelivered(s *scene) error { return again(s, s.keys[0]) }
-func resent(s *scene) error      { return again(s, copyOf(s.keys[0])) }
+func redelivered(s *trial) error { return again(s, s.keys[0]) }
+func resent(s *trial) error      { return again(s, copyOf(s.keys[0])) }
 
-func concurrent(s *scene) error {
+func concurrent(s *trial) error {
 	if err := s.send(s.message(s.keys[0], s.keys[0]), s.message(s.keys[0], copyOf(s.keys[0]))); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func concurrent(s *scene) error {
 	return s.settled()
 }
 
-func poisoned(s *scene) error {
+func poisoned(s *trial) error {
 	if err := s.send(s.poison(s.keys[0], s.keys[0])); err != nil {
 		return err
 	}
@@ -130,8 +130,8 @@ func poisoned(s *scene) error {
 }
 
 // faultWith has the service do f to one of the handler's effects.
-func faultWith(f fault) func(*scene) error {
-	return func(s *scene) error {
+func faultWith(f fault) func(*trial) error {
+	return func(s *trial) error {
 		f := f
 		f.at = s.nth
 		s.svc.plan(s.scope, f)
@@ -139,13 +139,13 @@ func faultWith(f fault) func(*scene) error {
 	}
 }
 
-func refused(s *scene) error {
+func refused(s *trial) error {
 	s.svc.plan(s.scope, fault{at: s.nth, cut: true}, fault{at: 0, skip: true, status: 409})
 	return s.struckThenSettled()
 }
 
-// struckThenSettled is for faults that need nobody's help.
-func (s *scene) struckThenSettled() error {
+// struckThenSettled is for faults that need nothing else.
+func (s *trial) struckThenSettled() error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -158,24 +158,24 @@ func (s *scene) struckThenSettled() error {
 	return err
 }
 
-func slow(s *scene) error {
+func slow(s *trial) error {
 	s.timeout = min(s.timeout, max(minTimeout, 5*s.base[s.guard].took))
-	s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+	s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 	return s.struckThenSettled()
 }
 
-func killBefore(s *scene) error {
+func killBefore(s *trial) error {
 	return s.atPoint(atStart, s.killHandler)
 }
 
-func killMiddle(s *scene) error {
+func killMiddle(s *trial) error {
 	s.svc.plan(s.scope, fault{at: s.nth, hold: true})
 	return s.atPoint(atEffect, s.killHandler)
 }
 
-func killAfter(s *scene) error { return s.atPoint(s.afterEffect(), s.killHandler) }
+func killAfter(s *trial) error { return s.atPoint(s.afterEffect(), s.killHandler) }
 
-func workerKilled(s *scene) error {
+func workerKilled(s *trial) error {
 	return s.atPoint(s.afterEffect(), func() error {
 		s.procs[0].kill() // what it ran dies with it
 		_, err := s.worker()
@@ -183,12 +183,12 @@ func workerKilled(s *scene) error {
 	})
 }
 
-func deployed(s *scene) error {
+func deployed(s *trial) error {
 	s.grace = 200 * time.Millisecond
 	s.svc.plan(s.scope, fault{at: s.nth, hold: true})
 	return s.atPoint(atEffect, func() error {
 		s.procs[0].drain(drainTime)
-		if s.front != nil {
+		if s.proxy != nil {
 			s.release() // an endpoint goes on; a program is dead by now
 		}
 		_, err := s.worker()
@@ -197,7 +197,7 @@ func deployed(s *scene) error {
 }
 
 // twoAtOnce holds the handler where it is, stops its worker, lets another one do everything, and then lets both go on.
-func twoAtOnce(s *scene) error {
+func twoAtOnce(s *trial) error {
 	where := atStart
 	if s.base[s.guard].requests > 0 {
 		where = atEffect
@@ -226,8 +226,8 @@ func twoAtOnce(s *scene) error {
 	})
 }
 
-// doneByOther tells that the second worker brought the message to its end.
-func (s *scene) doneByOther(second *process) (bool, error) {
+// doneByOther reports whether the second worker finished the message.
+func (s *trial) doneByOther(second *process) (bool, error) {
 	if !second.running() {
 		return true, nil
 	}
@@ -243,18 +243,18 @@ func (s *scene) doneByOther(second *process) (bool, error) {
 	return false, nil
 }
 
-// afterEffect plans a hold right after the nth effect, and says where that is: at the service, or, where the handler
+// afterEffect plans a hold right after the nth effect, and returns where that is: at the service, or, where the handler
 // does not call it, at the end of its run.
-func (s *scene) afterEffect() point {
+func (s *trial) afterEffect() point {
 	if s.HTTP == "" && s.base[s.guard].requests > 0 {
-		s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+		s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 		return atEffect
 	}
 	return atEnd
 }
 
 // atPoint runs the handler until it is held at a point, then does what is to be done, and waits for the end.
-func (s *scene) atPoint(p point, do func() error) error {
+func (s *trial) atPoint(p point, do func() error) error {
 	if err := s.holdAt(p); err != nil {
 		return err
 	}
@@ -282,9 +282,9 @@ func (s *scene) atPoint(p point, do func() error) error {
 }
 
 // killHandler ends the run that is held: the process group, or the connection to an endpoint.
-func (s *scene) killHandler() error {
-	if s.front != nil {
-		s.front.pass(false)
+func (s *trial) killHandler() error {
+	if s.proxy != nil {
+		s.proxy.pass(false)
 		return nil
 	}
 	killGroup(s.shimPIDs()[0])

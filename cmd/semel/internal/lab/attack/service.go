@@ -19,7 +19,7 @@ import (
 
 // effect is one request to the service that was to change something.
 type effect struct {
-	scene *scope
+	trial *scope
 	// kind is method and path, with what differs from message to message taken out.
 	kind string
 	// key is the message whose effect it is; "" when the request does not say.
@@ -27,33 +27,33 @@ type effect struct {
 	// idem is the request's Idempotency-Key; for PUT and DELETE without one their content stands in (natural).
 	idem    string
 	natural bool
-	// applied: it took effect. repeat: it did earlier, and this one was answered as that one; first is that one.
+	// applied: it took effect. repeat: it did earlier, and this one got the same response; first is that one.
 	applied, repeat bool
 	first           *effect
-	// told: its client has had the answer. swallowed: it is a repeat of one whose client had the answer, or of one with
+	// confirmed: its client got the response. swallowed: it is a repeat of a confirmed one, or of one with
 	// another body, so that it is no second try of the same request.
-	told, swallowed bool
+	confirmed, swallowed bool
 	// gone: its client went before it was applied.
 	gone   bool
 	body   [32]byte
-	status int // what was answered; 0 = the connection was cut
+	status int // of the response; 0 = the connection was cut
 }
 
-// fault is what the service does to one request of a scene.
+// fault is what the service does to one request of a trial.
 type fault struct {
-	// at counts the requests of the scene from 1; 0 = those that repeat one that was applied.
+	// at counts the requests of the trial from 1; 0 = those that repeat one that was applied.
 	at int
-	// hold keeps the request before anything happens, holdAnswer keeps the answer: both until release, or until the
+	// hold keeps the request before anything happens, holdResponse keeps the response: both until release, or until the
 	// client has gone. A request whose client went before it was applied is not applied.
-	hold, holdAnswer bool
+	hold, holdResponse bool
 	// skip does not apply it.
 	skip bool
-	// cut closes the connection instead of answering; status answers something else than 200.
+	// cut closes the connection without a response; status is returned instead of 200.
 	cut    bool
 	status int
 }
 
-// scope is what belongs to one scene: what its requests are recognised by, the fault that waits, and what came.
+// scope is what belongs to one trial: what its requests are recognized by, the pending fault, and its requests.
 type scope struct {
 	name string // path prefix
 	keys map[string]string
@@ -68,7 +68,7 @@ type scope struct {
 }
 
 // service is the recording service. It treats Idempotency-Key as payment services do: a repeat with the key of an applied
-// request, at the same method and path, is answered as that one and not applied.
+// request, at the same method and path, gets the same response and is not applied.
 type service struct {
 	url       string
 	keyHeader string
@@ -96,7 +96,7 @@ func listen(addr, keyHeader string) (*service, error) {
 	return s, nil
 }
 
-// Close ends the service; what it holds is let go.
+// Close ends the service; held requests end.
 func (s *service) Close() error {
 	close(s.gone)
 	return s.server.Close()
@@ -163,16 +163,16 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	s.apply(e, f, r, path)
-	if f != nil && f.holdAnswer {
+	if f != nil && f.holdResponse {
 		c.wait(r.Context(), s.gone)
 	}
-	s.answer(w, r, e, f)
+	s.respond(w, r, e, f)
 }
 
 // arrive counts a request and finds the fault that strikes it.
 func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*effect, *fault) {
 	text := r.Header.Get(s.keyHeader) + "\n" + path + "\n" + string(body)
-	e := &effect{scene: c, key: c.keyIn(text), idem: r.Header.Get(s.keyHeader), body: sha256.Sum256(body)}
+	e := &effect{trial: c, key: c.keyIn(text), idem: r.Header.Get(s.keyHeader), body: sha256.Sum256(body)}
 	e.kind = r.Method + " " + c.general(path)
 	if e.idem == "" && (r.Method == http.MethodPut || r.Method == http.MethodDelete) {
 		e.idem, e.natural = "content "+hex.EncodeToString(e.body[:]), true
@@ -190,7 +190,7 @@ func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*
 		if f.at != 0 {
 			c.faults = slices.Delete(c.faults, i, i+1)
 		}
-		if !f.holdAnswer { // that strikes when it has been applied
+		if !f.holdResponse { // that strikes when it has been applied
 			c.strike()
 		}
 		return e, &f
@@ -213,13 +213,13 @@ func (s *service) apply(e *effect, f *fault, r *http.Request, path string) {
 			e.applied = true
 		case first != nil:
 			e.repeat, e.first = true, first
-			e.swallowed = !e.natural && (first.told || first.body != e.body)
+			e.swallowed = !e.natural && (first.confirmed || first.body != e.body)
 		default:
 			e.applied, s.applied[id] = true, e
 		}
 	}
-	if f != nil && f.holdAnswer {
-		e.scene.strike()
+	if f != nil && f.holdResponse {
+		e.trial.strike()
 	}
 }
 
@@ -241,7 +241,7 @@ func (c *scope) wait(ctx context.Context, gone chan struct{}) bool {
 	return false
 }
 
-func (s *service) answer(w http.ResponseWriter, r *http.Request, e *effect, f *fault) {
+func (s *service) respond(w http.ResponseWriter, r *http.Request, e *effect, f *fault) {
 	status := http.StatusOK
 	if f != nil {
 		if f.cut {
@@ -252,7 +252,7 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, e *effect, f *f
 		}
 	}
 	s.mu.Lock()
-	e.status, e.told = status, status == http.StatusOK && r.Context().Err() == nil
+	e.status, e.confirmed = status, status == http.StatusOK && r.Context().Err() == nil
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -262,7 +262,7 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, e *effect, f *f
 	_, _ = io.WriteString(w, `{"status":`+strconv.Itoa(status)+`,"repeat":`+strconv.FormatBool(e.repeat)+"}\n")
 }
 
-// question answers who asks whether an effect happened: by Idempotency-Key, or the last element of the path.
+// question reports whether an effect happened, by Idempotency-Key or by the last element of the path.
 func (s *service) question(w http.ResponseWriter, r *http.Request, path string) {
 	asked := r.Header.Get(s.keyHeader)
 	if asked == "" {
@@ -310,7 +310,7 @@ func (s *service) scopeOf(r *http.Request, body []byte) (*scope, string) {
 	return s.current, path
 }
 
-// keyIn finds the key that a request speaks of.
+// keyIn finds the key in a request.
 func (c *scope) keyIn(text string) string {
 	for _, t := range c.texts {
 		if strings.Contains(text, t) {

@@ -99,7 +99,7 @@ func TestServiceFaults(t *testing.T) {
 	}
 }
 
-// TestServiceHolds: a request that is held is applied when it is let go, and not when its client has gone.
+// TestServiceHolds: a request that is held is applied when it is released, and not when its client has gone.
 func TestServiceHolds(t *testing.T) {
 	s := newService(t)
 	c := s.open("held", nil)
@@ -108,7 +108,7 @@ func TestServiceHolds(t *testing.T) {
 	res, err := impatient.Post(s.url, "text/plain", nil)
 	if err == nil {
 		_ = res.Body.Close()
-		t.Fatal("answered although it was held")
+		t.Fatal("got a response although it was held")
 	}
 	<-c.struck
 	for !s.got(c)[0].gone {

@@ -13,13 +13,13 @@ const (
 	atNone   point = ""
 	atStart  point = "start"  // before its first instruction
 	atEffect point = "effect" // at one of its requests to the service
-	atEnd    point = "end"    // when everything is done, before anybody hears of it
+	atEnd    point = "end"    // when everything is done, before the worker knows
 )
 
-// shim stands before a handler that is a program: it writes down its process, and stops itself where it is told to by the
-// presence of a file, before the handler or after it. Where it is not told to, it becomes the handler. It looks for the file
-// before it writes: the attack removes the file as soon as it reads the line. A run that is stopped at its start has all of its
-// input: its worker may be stopped next, and could not pass it on.
+// shim runs in front of a handler that is a program. It writes down its process id, and stops itself before or after the
+// handler if a file asks for that. Otherwise it becomes the handler. It looks for the file before it writes, because the
+// attack removes the file as soon as it reads the line. A run that is stopped at its start has all of its input: its worker
+// may be stopped next, and could not pass it on.
 //
 // $1 is the file that it writes to, $2 the guard; the handler follows.
 const shim = `f=$1

@@ -52,7 +52,7 @@ func (s Scenario) sends(rng *rand.Rand, c chosen) []Send {
 	return out
 }
 
-// What an order with a mail consists of: the ends of the keys of its effects.
+// The parts of an order with a mail: the ends of the keys of its effects.
 const (
 	OrderItem = "/order"
 	MailItem  = "/mail"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Plan is the schedule of one run: everything that chance decides, decided beforehand.
+// Plan is the schedule of one run: all random choices, made beforehand.
 type Plan struct {
 	Seed  uint64
 	Guard Guard
@@ -21,7 +21,7 @@ type Send struct {
 	ID     string // the message's own id: a producer's retry has another one
 	Copy   int    // 1; 2 = the producer's retry
 	WorkMS int    // how long the handler takes for it
-	HangMS int    // how long its first delivery hangs besides
+	HangMS int    // how long its first delivery hangs in addition
 	// Poison: no handler can do it.
 	Poison bool
 	// FailOnce: its first try fails.
@@ -34,7 +34,7 @@ type Send struct {
 	Saga bool
 }
 
-// Keys are the keys whose effects the message stands for.
+// Keys are the keys whose effects the message has.
 func (s Send) Keys() []string {
 	if len(s.Items) > 0 {
 		return s.Items
@@ -53,7 +53,7 @@ type Strike struct {
 	// Worker and Nth: at the Nth passage of the step in a process of this worker (from 1), whatever the key.
 	Worker int `json:"worker,omitempty"`
 	Nth    int `json:"nth,omitempty"`
-	// AtEffects, with Step Outside: the parent strikes Worker when the ledger holds so many effects.
+	// AtEffects, with Step Outside: the parent strikes Worker when the ledger holds this number of effects.
 	AtEffects int `json:"at_effects,omitempty"`
 }
 
@@ -85,7 +85,7 @@ func (s Scenario) Plan(seed uint64, g Guard) Plan {
 	return p
 }
 
-// GuardOnly tells whether the strike with this id comes from a fault for guarded runs. Ids count through the faults.
+// GuardOnly reports whether the strike with this id comes from a fault for guarded runs. Ids count through the faults.
 func (s Scenario) GuardOnly(id int) bool {
 	for _, fault := range s.Faults {
 		if id <= fault.Count {
@@ -113,11 +113,11 @@ func (s Scenario) strike(rng *rand.Rand, pick *picker, fault Fault) Strike {
 	return k
 }
 
-// chosen are the orders that chance chose for something.
+// chosen are the orders that were drawn for a purpose.
 type chosen struct{ retries, slow, poison, failing []int }
 
-// picker hands out orders, each to one purpose, so that every doubled order has one clear cause. When none is left it
-// hands out any.
+// picker chooses orders, each for one purpose, so that every doubled order has one clear cause. When none is left it
+// chooses any.
 type picker struct {
 	rng  *rand.Rand
 	perm []int

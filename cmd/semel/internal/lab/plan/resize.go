@@ -16,7 +16,7 @@ const (
 	MaxPrefetch = 10
 	// enough orders are there for faults that strike by time, or shuffle the load.
 	enough = 20
-	// unlikely is how rarely a fault of the wire may strike nobody at all.
+	// unlikely is how rarely a fault of the wire may strike no call at all.
 	unlikely = 0.001
 )
 
@@ -32,7 +32,7 @@ func (e *SizeError) Error() string {
 
 // Resize makes it another number of orders, and lets the unguarded workers take another number of messages at once; 0 leaves
 // either as it is. What is a share of the orders grows or shrinks with them, faults stay as many as they are. Figures that
-// count orders follow; those that cannot are dropped, and their names answered. An error is a *SizeError.
+// count orders follow; those that cannot are dropped, and their names returned. An error is a *SizeError.
 func (s Scenario) Resize(orders, prefetch int) (Scenario, []string, error) {
 	switch {
 	case orders < 0 || orders > MaxOrders:
@@ -47,7 +47,7 @@ func (s Scenario) Resize(orders, prefetch int) (Scenario, []string, error) {
 		return s, nil, nil
 	}
 	if s.Load.Orders == 1 {
-		return s, nil, &SizeError{"orders", s.Name, "it is the story of one order", "leave --orders away"}
+		return s, nil, &SizeError{"orders", s.Name, "it is about one order", "leave --orders away"}
 	}
 	next := s
 	next.Load.Orders = orders

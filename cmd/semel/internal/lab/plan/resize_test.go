@@ -67,8 +67,8 @@ func TestS3_52_SizesThatShowNothingAreRefused(t *testing.T) {
 		{"too many", thirty(), MaxOrders + 1, 0, false},
 		{"negative", thirty(), -1, 0, false},
 		{"too large a batch", thirty(), 0, 11, false},
-		{"a wire that would harm nobody", lossy, 19, 0, false},
-		{"a wire that harms somebody", lossy, 20, 0, true},
+		{"a wire that would harm no call", lossy, 19, 0, false},
+		{"a wire that harms a call", lossy, 20, 0, true},
 		{"not an order for each kill", killed, 8, 0, false},
 		{"an order for each kill", killed, 9, 0, true},
 	} {

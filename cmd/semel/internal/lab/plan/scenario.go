@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Guard says whether semel stands between the queue and the handler.
+// Guard says whether semel is between the queue and the handler.
 type Guard string
 
 // The two ways to run a scenario.
@@ -68,8 +68,8 @@ const (
 
 // Scenario describes a run: plain data, from which Plan makes the schedule.
 type Scenario struct {
-	// Name is the scenario's on the command line. Title says in a line what goes wrong, Asks is the question that it
-	// answers, Fix what to set or build.
+	// Name is the scenario's on the command line. Title describes in a line what goes wrong, Asks is the question behind
+	// it, Hint what to set or build.
 	Name, Title, Asks, Hint string
 	// Slow scenarios take more than a few seconds.
 	Slow    bool
@@ -116,7 +116,7 @@ func AtLeast(name string, n int) Figure { return Figure{name, n, -1} }
 // Load is what the producer sends.
 type Load struct {
 	// Orders is the number of distinct keys; Retries is how many of them the producer sends a second time, under another
-	// message id, as one does that did not see the first answer.
+	// message id, as a producer that did not see the first response does.
 	Orders, Retries int
 	// PerKey is how many messages of different ids each key gets at once. 0 = 1.
 	PerKey int
@@ -138,9 +138,9 @@ type Load struct {
 	Mail bool
 	// Rate is messages per second; 0 = all at once.
 	Rate float64
-	// Name is the key of the one order, as a document calls it; "" = order-0001. What the workers of such a scenario say
-	// is told line by line, in the words and the seconds of the document. Faster is how many times as fast the scenario
-	// runs as the document's program does; 0 = 1.
+	// Name is the key of the one order, as a document calls it; "" = order-0001. The log of such a scenario's workers
+	// is reported line by line, with the texts and the seconds of the document. Faster is how many times as fast the
+	// scenario runs as the document's program does; 0 = 1.
 	Name   string
 	Faster float64
 	// Amount is what one order costs, in minor units of Currency (ISO 4217; JPY has none, so it is yen).
@@ -152,7 +152,7 @@ type Load struct {
 type Work struct {
 	Min, Max time.Duration
 	// Slow orders hang for SlowFor at their first delivery: longer than the visibility, to show an overrun. Only at the
-	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next hand-out.
+	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next delivery.
 	Slow    int
 	SlowFor time.Duration
 }
@@ -196,7 +196,7 @@ const (
 	Kill Action = "kill"
 	// Freeze is SIGSTOP, and SIGCONT later: a long garbage collection, a suspended virtual machine.
 	Freeze Action = "freeze"
-	// Deploy replaces the process: semel is asked to drain, the others get a SIGTERM that nobody handles.
+	// Deploy replaces the process: semel is asked to drain, the others get a SIGTERM that they do not handle.
 	Deploy Action = "deploy"
 	// Outage lets every call to the database fail.
 	Outage Action = "outage"
@@ -218,15 +218,15 @@ type Fault struct {
 // Wire is what goes wrong between a worker and its queue and store: shares of the calls, from 0 to 1. The calls are drawn
 // by the seed, per process and in the order of its calls.
 type Wire struct {
-	// ForgetAck: the queue answers that the message is gone, and hands it out again all the same, as SQS documents of
-	// standard queues. LoseAck: the ack arrives, its answer does not.
+	// ForgetAck: the queue accepts the ack, and delivers the message again all the same, as SQS documents of
+	// standard queues. LoseAck: the ack arrives, its response does not.
 	ForgetAck float64 `json:"forget_ack,omitempty"`
 	LoseAck   float64 `json:"lose_ack,omitempty"`
 	// FailExtend: the heartbeat does not arrive.
 	FailExtend float64 `json:"fail_extend,omitempty"`
-	// LoseCommit: completion and effect are durable, the answer is lost.
+	// LoseCommit: completion and effect are durable, the response is lost.
 	LoseCommit float64 `json:"lose_commit,omitempty"`
-	// LoseEffect: the service did what it was asked, its answer is lost.
+	// LoseEffect: the service did what it was asked, its response is lost.
 	LoseEffect float64 `json:"lose_effect,omitempty"`
 	// SlowStore: the store takes SlowFor longer.
 	SlowStore float64       `json:"slow_store,omitempty"`
@@ -238,7 +238,7 @@ type Step string
 
 // The steps at which a worker can be struck, in the order in which a delivery passes them.
 const (
-	// AfterReceive: the queue handed the message out; nobody else knows of it yet.
+	// AfterReceive: the queue handed the message out; no other process knows of it yet.
 	AfterReceive Step = "after-receive"
 	// AfterClaim: the store granted the key; the handler has not been called. Of the unguarded designs, those that mark an
 	// id before the work pass it.
@@ -247,7 +247,7 @@ const (
 	BetweenEffects Step = "between-effects"
 	// AfterEffect: the handler did its work, and neither its completion nor its ack was written.
 	AfterEffect Step = "after-effect"
-	// AfterCommit: effect and completion are durable; the worker has not seen the answer (guard on only).
+	// AfterCommit: effect and completion are durable; the worker has not seen the response (guard on only).
 	AfterCommit Step = "after-commit"
 	// Outside: the parent strikes whatever the process is doing.
 	Outside Step = "outside"

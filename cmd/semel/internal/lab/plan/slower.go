@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// AboutVisibility tells whether something in the scenario lasts longer than the visibility: somebody else is to get the
-// message meanwhile.
+// AboutVisibility reports whether something in the scenario lasts longer than the visibility, so that another worker gets
+// the message meanwhile.
 func (s Scenario) AboutVisibility() bool {
 	long := max(s.Work.Max, s.Work.SlowFor)
 	for _, f := range s.Faults {
@@ -17,8 +17,8 @@ func (s Scenario) AboutVisibility() bool {
 	return long >= s.Workers.Visibility
 }
 
-// Slower is the scenario with a visibility of at least least: every time that stands in proportion to it grows with it. Not
-// its timeout, and not what a fault of the wire takes. A scenario whose visibility is long enough is as it was.
+// Slower is the scenario with a visibility of at least least: every time that depends on it grows with it, except for
+// the timeout and the duration of a wire fault. A scenario whose visibility is long enough stays as it is.
 func (s Scenario) Slower(least time.Duration) Scenario {
 	was := s.Workers.Visibility
 	if was <= 0 || was >= least {
@@ -40,8 +40,8 @@ func (s Scenario) Slower(least time.Duration) Scenario {
 	return s
 }
 
-// Stretch is the scenario n times as slow in everything: what it shows on a machine where nothing stands still, it then shows
-// on one that is n times as slow.
+// Stretch is the scenario n times as slow in everything: it then shows on a machine that is n times as slow what it shows
+// on a fast one.
 func (s Scenario) Stretch(n int) Scenario {
 	grow := func(all ...*time.Duration) {
 		for _, d := range all {

@@ -1,4 +1,4 @@
-// Package preflight finds out whether scenarios can be played here: it tries what they need, in the way in which they
+// Package preflight finds out whether scenarios can run here: it tries what they need, in the way in which they
 // need it, and takes away what it made.
 package preflight
 
@@ -12,18 +12,18 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Options say what is tried.
 type Options struct {
-	// Where is where scenarios are to be played.
-	Where rig.Where
+	// Where is where scenarios are to run.
+	Where place.Where
 	// Command starts a worker process: the own program with the hidden command of the lab. Env is added to its environment.
 	Command, Env []string
 	// Progress gets short lines for a person. nil = none.
@@ -48,7 +48,7 @@ const (
 	Signals  = "signals"
 )
 
-// Run tries everything, and answers a line for each. What cannot be tried because of what failed before says so. The error
+// Run tries everything, and returns a line for each. A check that needs a failed one is not tried. The error
 // is that of ctx, or of usage.
 func Run(ctx context.Context, o Options) ([]Line, error) {
 	if o.Progress == nil {
@@ -115,35 +115,35 @@ func (c *checks) loopback(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("listen: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	heard := make(chan error, 1)
+	accepted := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
 			_, err = conn.Write([]byte("hello"))
 			err = errors.Join(err, conn.Close())
 		}
-		heard <- err
+		accepted <- err
 	}()
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", l.Addr().String())
+	conn, err := (&net.Dialer{Timeout: loopbackTimeout}).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
 		return "", fmt.Errorf("connect to a port of this machine: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(loopbackTimeout))
 	b, err := io.ReadAll(conn)
-	if err = errors.Join(err, <-heard); err != nil || string(b) != "hello" {
-		return "", fmt.Errorf("talk over a port of this machine: heard %q: %w", b, err)
+	if err = errors.Join(err, <-accepted); err != nil || string(b) != "hello" {
+		return "", fmt.Errorf("talk over a port of this machine: got %q: %w", b, err)
 	}
 	return "127.0.0.1 can be listened on and reached", nil
 }
 
-// patience is how long what takes no time may take.
-const patience = 10 * time.Second
+// loopbackTimeout is far more than a connection to this machine takes.
+const loopbackTimeout = 10 * time.Second
 
 // place: queue and store can be reached, and things can be made in them.
 func (c *checks) place(ctx context.Context) (detail string, err error) {
-	err = c.on(ctx, "place", func(p rig.Place, where string) error {
-		r, err := rig.Open(ctx, p, time.Second)
+	err = c.on(ctx, "place", func(p place.URLs, where string) error {
+		r, err := place.Open(ctx, p, time.Second)
 		if err != nil {
 			return err
 		}
@@ -158,39 +158,39 @@ func (c *checks) place(ctx context.Context) (detail string, err error) {
 }
 
 // on makes a place, and removes it.
-func (c *checks) on(ctx context.Context, run string, f func(p rig.Place, where string) error) (err error) {
-	site, err := rig.NewSite(c.Where, 1)
+func (c *checks) on(ctx context.Context, run string, f func(p place.URLs, where string) error) (err error) {
+	setup, err := place.NewSetup(c.Where, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, site.Remove(ctx), site.Close()) }()
+	defer func() { err = errors.Join(err, setup.Remove(ctx), setup.Close()) }()
 	dir := filepath.Join(c.dir, run)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	p, err := site.Make(ctx, run, dir, max(time.Second, site.MinVisibility()))
+	p, err := setup.Make(ctx, run, dir, max(time.Second, setup.MinVisibility()))
 	if err != nil {
 		return err
 	}
-	return f(p, site.String())
+	return f(p, setup.String())
 }
 
 // orders are few: it is not the scenario that is tried.
 const orders = 3
 
-// play plays a little of the simplest scenario, with the guard on.
-func (c *checks) play(ctx context.Context, run string, faults ...plan.Fault) (res play.Result, err error) {
-	s, ok := catalogue.Find("happy")
+// run runs a little of the simplest scenario, with the guard on.
+func (c *checks) run(ctx context.Context, run string, faults ...plan.Fault) (res crew.Result, err error) {
+	s, ok := scenarios.Find("happy")
 	if !ok {
-		return res, errors.New("the catalogue has no scenario happy")
+		return res, errors.New("there is no scenario happy")
 	}
 	if s, _, err = s.Resize(orders, 0); err != nil {
 		return res, err
 	}
 	s.Workers.Count, s.Workers.Concurrency, s.Faults = 1, 1, faults
-	err = c.on(ctx, run, func(p rig.Place, _ string) error {
-		res, err = play.Run(ctx, play.Stage{
-			Scenario: s, Plan: s.Plan(1, plan.GuardOn), Dir: filepath.Join(c.dir, run), Place: p, Command: c.Command, Env: c.Env,
+	err = c.on(ctx, run, func(p place.URLs, _ string) error {
+		res, err = crew.Run(ctx, crew.Config{
+			Scenario: s, Plan: s.Plan(1, plan.GuardOn), Dir: filepath.Join(c.dir, run), URLs: p, Command: c.Command, Env: c.Env,
 			Progress: c.Progress,
 		})
 		return err
@@ -203,7 +203,7 @@ func (c *checks) play(ctx context.Context, run string, faults ...plan.Fault) (re
 
 // worker: this program can start itself as a worker, and be stopped.
 func (c *checks) worker(ctx context.Context) (string, error) {
-	res, err := c.play(ctx, "worker")
+	res, err := c.run(ctx, "worker")
 	if err != nil {
 		return "", err
 	}
@@ -212,15 +212,15 @@ func (c *checks) worker(ctx context.Context) (string, error) {
 
 // signals: a worker can be killed and frozen, and goes on afterwards.
 func (c *checks) signals(ctx context.Context) (string, error) {
-	res, err := c.play(ctx, "signals",
+	res, err := c.run(ctx, "signals",
 		plan.Fault{Do: plan.Freeze, Step: plan.AfterEffect, Count: 1, For: 100 * time.Millisecond},
 		plan.Fault{Do: plan.Kill, Step: plan.AfterReceive, Count: 1})
 	if err != nil {
-		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can be played: happy, producer-retry, poison, …")
+		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can run: happy, producer-retry, poison, …")
 	}
 	thawed := 0
 	for _, e := range res.Entries {
-		if e.Kind == trail.Thaw {
+		if e.Kind == eventlog.Thaw {
 			thawed++
 		}
 	}

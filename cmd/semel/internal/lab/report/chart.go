@@ -115,8 +115,8 @@ func (b bar) Diamond() string { return fmt.Sprintf("M0 %gl4 4-4 4-4-4Z", b.Y-4) 
 // BeatPath is one heartbeat.
 func (b bar) BeatPath() string { return fmt.Sprintf("M0 %gv10", b.Y-5) }
 
-// draw lays a run out over the time until endMS, with so many deliveries at most.
-func draw(t verdict.Tale, endMS float64, most int) chart {
+// draw lays a run out over the time until endMS, with a maximum number of deliveries.
+func draw(t verdict.RunTimeline, endMS float64, most int) chart {
 	c := chart{EndMS: math.Max(endMS, 1), Width: chartWidth}
 	c.Scale = (chartWidth - 16) / c.EndMS
 	y := axisHeight
@@ -154,7 +154,7 @@ func (c *chart) process(p *verdict.Process, y, height float64) {
 		c.Bars = append(c.Bars, barOf(s, y+laneHead+(float64(s.Row)+0.5)*rowHeight))
 	}
 	for _, f := range p.Frozen {
-		text := fmt.Sprintf("worker %d (pid %d) stands still\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
+		text := fmt.Sprintf("worker %d (pid %d) is frozen\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
 		c.Stops = append(c.Stops, stretch{f.From, until(f, p.To), y + 3, height - 6, text, "frozen"})
 	}
 	if p.Asked > 0 {
@@ -205,7 +205,7 @@ func barOf(s *verdict.Span, y float64) bar {
 	return b
 }
 
-// details is what the person sees who points at a delivery.
+// details is the tooltip of a delivery.
 func details(s *verdict.Span) string {
 	lines := []string{
 		s.Key,
@@ -220,7 +220,7 @@ func details(s *verdict.Span) string {
 		lines = append(lines, fmt.Sprintf("handler ran %.0f ms", end-s.RunFrom))
 	}
 	if s.Takeover {
-		lines = append(lines, "taken over from a worker that went without a word")
+		lines = append(lines, "taken over after the lease had expired")
 	}
 	if n := len(s.Beats); n > 0 {
 		lines = append(lines, output.Count(n, "heartbeat", "heartbeats"))
@@ -252,7 +252,7 @@ func (c *chart) leaveOut(most int) {
 	c.MoreLeftOut = c.thin(most, func(b bar) bool { return !plain(b) })
 }
 
-// thin drops deliveries of a kind until at most so many are left, and answers how many it dropped.
+// thin drops deliveries of a kind until at most n are left, and returns how many it dropped.
 func (c *chart) thin(most int, kind func(bar) bool) (dropped int) {
 	many := 0
 	for _, b := range c.Bars {

@@ -13,13 +13,13 @@ import (
 type figureRow struct {
 	Label string
 	Cells []cell
-	// Strong is what the verdict hangs on; Rule draws a line above it.
+	// Strong: the verdict depends on it; Rule draws a line above it.
 	Strong, Rule bool
 }
 
 type cell struct{ Text, Tone string }
 
-// figures are the rows that matter: what is zero in every run is left out, but for what everybody looks for.
+// figures are the rows that matter. A row that is zero in every run is left out unless readers look for it.
 func figures(runs []verdict.Run) (out []figureRow) {
 	count := func(label string, always bool, n func(verdict.Run) int, harm bool) {
 		row, any := figureRow{Label: label, Strong: harm}, always
@@ -68,10 +68,10 @@ func toneOf(bad bool) string {
 	return "good"
 }
 
-// Figures are the scene's.
-func (sc *scene) Figures() []figureRow { return figures(sc.Runs) }
+// Figures are the scenario's.
+func (sc *scenarioView) Figures() []figureRow { return figures(sc.Runs) }
 
-// outcome says in a sentence or two what came of a scenario.
+// outcome is the result of a scenario in a sentence or two.
 func outcome(v verdict.Verdict) string {
 	var parts []string
 	for _, r := range v.Runs {
@@ -84,11 +84,11 @@ func outcome(v verdict.Verdict) string {
 	return strings.Join(parts, " ")
 }
 
-// harm says what went wrong in a run, or that nothing did.
+// harm describes what went wrong in a run, or that nothing did.
 func harm(r verdict.Run) string {
 	var parts []string
 	if r.Duplicated > 0 {
-		parts = append(parts, output.Count(r.Duplicated, "charge", "charges")+" that nobody owed, "+Money(r.DamageMinor, r.Currency))
+		parts = append(parts, output.Count(r.Duplicated, "charge", "charges")+" too many, "+Money(r.DamageMinor, r.Currency))
 	}
 	if r.Lost > 0 {
 		parts = append(parts, output.Count(r.Lost, "order", "orders")+" lost")

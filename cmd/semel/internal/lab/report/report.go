@@ -20,8 +20,8 @@ import (
 //go:embed report.html.tmpl
 var reportTemplate string
 
-//go:embed scene.html.tmpl
-var sceneTemplate string
+//go:embed scenario.html.tmpl
+var scenarioTemplate string
 
 //go:embed chart.html.tmpl
 var chartTemplate string
@@ -37,13 +37,13 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"money":   Money,
 	"plural":  output.Count[int],
 	"step":    stepText,
-}).Parse(reportTemplate + sceneTemplate + chartTemplate))
+}).Parse(reportTemplate + scenarioTemplate + chartTemplate))
 
-// The limits of one file, shared by its runs: deliveries that are drawn, and keys whose story is told. With them a file
+// The limits of one file, shared by its runs: deliveries that are drawn, and keys that have a timeline. With them a file
 // stays below 8 MB, whatever the load was.
 const (
-	maxDrawn   = 6000
-	maxStories = 240
+	maxDrawn     = 6000
+	maxTimelines = 240
 )
 
 // page is what the template shows.
@@ -57,12 +57,12 @@ type page struct {
 	OK             bool
 	Headline, Lead string
 	Repeat         string
-	Scenes         []*scene
+	Scenarios      []*scenarioView
 	JSON           string
 }
 
 // WriteReport writes a verdict as one HTML file that needs nothing else: no network, no fonts, no scripts from elsewhere.
-// The file appears whole or not at all. A verdict without a story (Verdict.Story) is an error.
+// The file appears whole or not at all. A verdict without a Timeline is an error.
 func WriteReport(path string, v verdict.Verdict) error {
 	html, err := render([]verdict.Verdict{v}, false, "", time.Now())
 	if err != nil {
@@ -72,7 +72,7 @@ func WriteReport(path string, v verdict.Verdict) error {
 }
 
 // WriteAll writes the verdicts of many scenarios as one such file: an index, and a page for each. repeat is the command
-// line that plays all of them again.
+// line that runs all of them again.
 func WriteAll(path string, all []verdict.Verdict, repeat string) error {
 	html, err := render(all, true, repeat, time.Now())
 	if err != nil {
@@ -84,7 +84,7 @@ func WriteAll(path string, all []verdict.Verdict, repeat string) error {
 // temporary is the pattern of files that become a report.
 const temporary = ".semel-report-*"
 
-// Check finds out, before anything is played, that a report cannot be written there; "" is none.
+// Check returns an error if a report cannot be written there; "" means no report.
 func Check(path string) error {
 	if path == "" {
 		return nil
@@ -122,23 +122,23 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 	}
 	runs := 0
 	for _, v := range all {
-		if v.Story == nil {
-			return nil, errors.New("write the report: a verdict has no story")
+		if v.Timeline == nil {
+			return nil, errors.New("write the report: a verdict has no timeline")
 		}
 		runs += len(v.Runs)
 	}
 	if runs == 0 {
-		return nil, errors.New("write the report: there is no run to be told")
+		return nil, errors.New("write the report: there are no runs")
 	}
-	drawn, stories := maxDrawn/runs, max(1, maxStories/len(all))
+	drawn, timelines := maxDrawn/runs, max(1, maxTimelines/len(all))
 	var merged verdict.Verdict
 	for i, v := range all {
-		sc := sceneOf(v, drawn, stories)
+		sc := viewOfScenario(v, drawn, timelines)
 		sc.Many = many
 		if many {
-			sc.place(all, i)
+			sc.neighbours(all, i)
 		}
-		p.Scenes = append(p.Scenes, sc)
+		p.Scenarios = append(p.Scenarios, sc)
 		p.OK = p.OK && v.OK()
 		merged.Runs = append(merged.Runs, v.Runs...)
 	}
@@ -146,7 +146,7 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 	if !p.OK {
 		merged.Verdict = verdict.Unexpected
 	}
-	if p.Title = p.Scenes[0].Name + ": " + p.Scenes[0].Headline; many {
+	if p.Title = p.Scenarios[0].Name + ": " + p.Scenarios[0].Headline; many {
 		p.Headline, p.Lead = indexHeadline(all)
 		p.Title = "lab: " + p.Headline
 	}
@@ -193,7 +193,7 @@ func indexHeadline(all []verdict.Verdict) (title, lead string) {
 	default:
 		title = fmt.Sprintf("Without the guard %d of %d broke.", offBroke, off)
 	}
-	lead = output.Count(len(all), "scenario", "scenarios") + ", played with real worker processes; "
+	lead = output.Count(len(all), "scenario", "scenarios") + ", run with real worker processes; "
 	if unexpected == 0 {
 		lead += "each came out as expected."
 	} else {

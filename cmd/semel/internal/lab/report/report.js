@@ -1,6 +1,6 @@
 (() => {
   "use strict";
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
 
   // Light and dark: the system's choice until the reader makes another.
@@ -61,7 +61,7 @@
       const at = Math.min(...els.map((el) => +$("[data-a]", el).dataset.a)) * scale;
       if (at < scroll.scrollLeft || at > scroll.scrollLeft + scroll.clientWidth * .8) scroll.scrollLeft = at - 60;
     };
-    return { fig, svg, show, refit, scene: fig.closest(".scene") };
+    return { fig, svg, show, refit, scenario: fig.closest(".scenario") };
   });
 
   // Details of what is pointed at.
@@ -83,31 +83,31 @@
     svg.addEventListener("click", (e) => {
       const el = e.target.closest("[data-d]");
       if (el) { tip.textContent = el.dataset.d; place(e.clientX, e.clientY); }
-      follow(el?.dataset.k || "", false, svg.closest(".scene"));
+      follow(el?.dataset.k || "", false, svg.closest(".scenario"));
     });
   }
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   // One order through both runs.
   const chip = $("#chip");
-  const follow = (key, jump, scene) => {
+  const follow = (key, jump, scenario) => {
     chip.hidden = !key;
     $("span", chip).textContent = key ? "Following " + key : "";
     for (const c of charts) {
       const own = [];
       for (const el of $$(".sp", c.svg)) {
-        const on = key !== "" && el.dataset.k === key && c.scene === scene;
+        const on = key !== "" && el.dataset.k === key && c.scenario === scenario;
         el.classList.toggle("on", on);
         if (on) own.push(el);
       }
-      c.svg.classList.toggle("following", key !== "" && c.scene === scene);
+      c.svg.classList.toggle("following", key !== "" && c.scenario === scenario);
       if (own.length) c.show(own);
     }
-    const first = charts.find((c) => c.scene === scene);
-    if (key && jump && first) first.fig.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+    const first = charts.find((c) => c.scenario === scenario);
+    if (key && jump && first) first.fig.scrollIntoView({ behavior: reduced ? "auto" : "smooth", block: "start" });
   };
   $("button", chip).addEventListener("click", () => follow("", false));
-  for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true, b.closest(".scene")));
+  for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true, b.closest(".scenario")));
   addEventListener("keydown", (e) => { if (e.key === "Escape") { follow("", false); tip.hidden = true; } });
 
   // Long lists are folded.
@@ -119,15 +119,15 @@
   }
 
   // Many scenarios: one page at a time. Without a script all of them follow each other.
-  const scenes = $$(".scene");
-  if (scenes.length < 2) return;
+  const scenarios = $$(".scenario");
+  if (scenarios.length < 2) return;
   document.body.classList.add("paged");
   const turn = (moved) => {
     const id = decodeURIComponent(location.hash.slice(1));
-    const at = scenes.find((s) => s.id === id) || scenes[0];
-    for (const s of scenes) s.hidden = s !== at;
+    const at = scenarios.find((s) => s.id === id) || scenarios[0];
+    for (const s of scenarios) s.hidden = s !== at;
     follow("", false);
-    for (const c of charts) if (c.scene === at) c.refit();
+    for (const c of charts) if (c.scenario === at) c.refit();
     if (!moved) return;
     scrollTo(0, 0);
     $("h1", at).focus({ preventScroll: true });

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict/verdicttest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -18,18 +18,18 @@ import (
 // fixtureVerdict is a whole verdict out of fixtures.
 func fixtureVerdict(t *testing.T) verdict.Verdict {
 	t.Helper()
-	off := verdicttest.Broken().Tell(t)
+	off := verdicttest.Broken().Timeline(t)
 	on := verdicttest.New(plan.GuardOn)
 	on.Spawn(0, 1, 1)
 	on.Delivery(1, 1, "order-0001", "m-0001-1", 10, 11, 30, 31)
 	on.Gone(500, 1, 1, "exited")
-	guarded := on.Tell(t)
+	guarded := on.Timeline(t)
 	off.Run.Sent, off.Run.Duplicated, off.Run.DamageMinor, off.Run.Expected, off.Run.Kills = 5, 4, 400_000, plan.Broken, 1
 	guarded.Run.Sent, guarded.Run.Expected, guarded.Run.Verdict, guarded.Run.Replayed = 5, plan.Held, plan.Held, 3
 	return verdict.Verdict{
 		Runs: []verdict.Run{off.Run, guarded.Run}, Verdict: verdict.AsExpected,
-		Story: &verdict.Story{
-			Scenario: verdicttest.Scenario(), Seed: 77, Repeat: "semel demo --seed 77", Runs: []verdict.Tale{off, guarded},
+		Timeline: &verdict.Timeline{
+			Scenario: verdicttest.Scenario(), Seed: 77, Repeat: "semel demo --seed 77", Runs: []verdict.RunTimeline{off, guarded},
 		},
 	}
 }
@@ -72,7 +72,7 @@ func TestReportEscapes(t *testing.T) {
 	hostile := `"><script>alert(1)</script>`
 	f.Delivery(1, 1, hostile, "m-1", 10, 11, 20, 21)
 	f.Delivery(1, 1, hostile, "m-2", 30, 31, 40, 41)
-	v := verdict.Verdict{Runs: []verdict.Run{{}}, Story: &verdict.Story{Scenario: verdicttest.Scenario(), Runs: []verdict.Tale{f.Tell(t)}}}
+	v := verdict.Verdict{Runs: []verdict.Run{{}}, Timeline: &verdict.Timeline{Scenario: verdicttest.Scenario(), Runs: []verdict.RunTimeline{f.Timeline(t)}}}
 	html, err := render([]verdict.Verdict{v}, false, "", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestReportEscapes(t *testing.T) {
 
 func TestReportErrors(t *testing.T) {
 	if err := WriteReport(filepath.Join(t.TempDir(), "x.html"), verdict.Verdict{}); err == nil {
-		t.Error("a verdict without a story made a report")
+		t.Error("a verdict without a timeline made a report")
 	}
 	path := filepath.Join(t.TempDir(), "missing", "demo.html")
 	err := WriteReport(path, fixtureVerdict(t))
@@ -101,7 +101,7 @@ func TestChartLeavesOutPlainDeliveriesOnly(t *testing.T) {
 		f.Delivery(1, 1, plan.Key(i), plan.Key(i), i+1, i+2, i+3, i+4)
 	}
 	f.Delivery(1, 1, plan.Key(5), "again", 9000, 9001, 9002, 9003)
-	c := draw(f.Tell(t), 9100, most)
+	c := draw(f.Timeline(t), 9100, most)
 	if len(c.Bars) != most || c.LeftOut != 501 {
 		t.Errorf("%d drawn, %d left out", len(c.Bars), c.LeftOut)
 	}
@@ -114,7 +114,7 @@ func TestText(t *testing.T) {
 	v := fixtureVerdict(t)
 	v.Report, v.Kept = "demo.html", "/tmp/kept"
 	for _, g := range []string{"off", "on"} {
-		p := rig.File("/tmp/kept/" + g + "/demo.db")
+		p := place.File("/tmp/kept/" + g + "/demo.db")
 		v.KeptIn = append(v.KeptIn, p.Store, p.Queue)
 	}
 	var b strings.Builder
@@ -153,7 +153,7 @@ func TestText(t *testing.T) {
 func TestTextOfABrokenGuard(t *testing.T) {
 	v := fixtureVerdict(t)
 	v.Verdict = verdict.Unexpected
-	v.Story.Runs[1].Run.Verdict, v.Story.Runs[1].Run.Lost = plan.Broken, 2
+	v.Timeline.Runs[1].Run.Verdict, v.Timeline.Runs[1].Run.Lost = plan.Broken, 2
 	var b strings.Builder
 	if err := WriteText(&b, v, false, 80); err != nil {
 		t.Fatal(err)

@@ -16,13 +16,13 @@ func WriteText(w io.Writer, v verdict.Verdict, color bool, width int) error {
 	if width == 0 {
 		p.width = 80
 	}
-	if v.Story != nil && v.Story.Scenario.Name != demoName {
+	if v.Timeline != nil && v.Timeline.Scenario.Name != demoName {
 		p.scenario(v)
 	} else {
 		p.headline(v)
 		p.table(v.Runs)
-		if v.Story != nil {
-			for _, t := range v.Story.Runs {
+		if v.Timeline != nil {
+			for _, t := range v.Timeline.Runs {
 				p.tale(t)
 			}
 		}
@@ -59,13 +59,13 @@ func (p *printer) style(code, s string) string {
 func (p *printer) line(format string, a ...any) { fmt.Fprintf(&p.b, format+"\n", a...) }
 
 func (p *printer) headline(v verdict.Verdict) {
-	if v.Story == nil {
+	if v.Timeline == nil {
 		return
 	}
-	s := v.Story.Scenario
+	s := v.Timeline.Scenario
 	p.line("")
 	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), output.Count(s.Load.Orders, "order", "orders"),
-		Money(s.Load.Amount, s.Load.Currency), output.Count(s.Workers.Count, "worker process", "worker processes"), v.Story.Seed)
+		Money(s.Load.Amount, s.Load.Currency), output.Count(s.Workers.Count, "worker process", "worker processes"), v.Timeline.Seed)
 	p.line("")
 }
 
@@ -111,7 +111,7 @@ func badIf(bad bool) string {
 	return green
 }
 
-func (p *printer) tale(t verdict.Tale) {
+func (p *printer) tale(t verdict.RunTimeline) {
 	if t.Run.Guard == plan.GuardOn {
 		p.wrap(p.style(green, "guard on "), onText(t))
 		return
@@ -134,7 +134,7 @@ func example(ds []verdict.Double, c verdict.DoubleCause) (best verdict.Double, o
 	return best, ok
 }
 
-func offText(t verdict.Tale) string {
+func offText(t verdict.RunTimeline) string {
 	if len(t.Doubles) == 0 {
 		return "No order was charged more than once in this run."
 	}
@@ -147,7 +147,7 @@ func offText(t verdict.Tale) string {
 		{verdict.CauseKilled, "after a kill between effect and ack"},
 		{verdict.CauseOverrun, "held for longer than the visibility"},
 		{verdict.CauseProducer, "sent twice by the producer"},
-		{verdict.CauseUnknown, "for reasons the events do not tell"},
+		{verdict.CauseUnknown, "for reasons that the events do not show"},
 	} {
 		if n[c.cause] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
@@ -156,7 +156,7 @@ func offText(t verdict.Tale) string {
 	return fmt.Sprintf("%s charged more than once: %s.", output.Count(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
 }
 
-func onText(t verdict.Tale) string {
+func onText(t verdict.RunTimeline) string {
 	if t.Run.Verdict != plan.Held {
 		return fmt.Sprintf("The guard did not hold: %d charged more than once, %d lost. Please report it with the seed.",
 			t.Run.Duplicated, t.Run.Lost)
@@ -204,8 +204,8 @@ func (p *printer) tail(v verdict.Verdict) {
 	if v.Report != "" {
 		p.line("  report  %s", v.Report)
 	}
-	if v.Story != nil {
-		p.line("  repeat  %s", v.Story.Repeat)
+	if v.Timeline != nil {
+		p.line("  repeat  %s", v.Timeline.Repeat)
 	}
 	if v.Kept != "" {
 		p.kept(v)
@@ -213,7 +213,7 @@ func (p *printer) tail(v verdict.Verdict) {
 	p.line("")
 }
 
-// kept tells how to look at what was kept.
+// kept shows how to look at what was kept.
 func (p *printer) kept(v verdict.Verdict) {
 	p.line("  kept    %s", v.Kept)
 	for i, r := range v.Runs {
@@ -270,7 +270,7 @@ func WriteLine(w io.Writer, v verdict.Verdict, color bool) error {
 	return nil
 }
 
-// summary tells what counts in a run.
+// summary is what counts in a run.
 func summary(r verdict.Run) string {
 	parts := []string{fmt.Sprintf("%d of %d", r.Effects, r.Sent)}
 	if r.Effects > r.Sent && r.Duplicated == 0 {

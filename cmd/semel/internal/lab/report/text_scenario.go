@@ -8,21 +8,21 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
-// scenario tells one scenario of the catalogue: what happens, who meets it, what came of it, and what to do.
+// scenario prints one scenario: what happens, with which designs, the result, and what to do.
 func (p *printer) scenario(v verdict.Verdict) {
-	s := v.Story.Scenario
+	s := v.Timeline.Scenario
 	p.line("")
 	p.para("  "+p.style(bold, s.Name)+"  ", len(s.Name)+4, s.Title)
 	p.line("")
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		p.labelled("guard "+string(t.Run.Guard), "", t.Run.Design.Sentence())
 	}
 	p.line("")
 	p.figures(v.Runs)
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		p.transcript(s, t)
 	}
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		code := green
 		if t.Run.Verdict == plan.Broken {
 			code = red
@@ -39,12 +39,12 @@ func (p *printer) scenario(v verdict.Verdict) {
 	p.labelled("hint", "", s.Hint)
 }
 
-// labelled prints a label of nine columns, and text beside it.
+// labelled prints a label of nine columns, and text next to it.
 func (p *printer) labelled(label, code, text string) {
 	p.wrap(p.style(code, fmt.Sprintf("%-*s", labelColumns, label)), text)
 }
 
-// para prints text behind a head that is so many columns wide, broken at the terminal's width.
+// para prints text behind a head of that many columns, broken at the terminal's width.
 func (p *printer) para(head string, columns int, text string) {
 	p.b.WriteString(head)
 	at := columns
@@ -88,7 +88,7 @@ func (p *printer) figures(runs []verdict.Run) {
 }
 
 // transcript prints the workers' log of a scenario whose message has a name: its lines, and nothing else on them.
-func (p *printer) transcript(s plan.Scenario, t verdict.Tale) {
+func (p *printer) transcript(s plan.Scenario, t verdict.RunTimeline) {
 	if len(t.Transcript) == 0 {
 		return
 	}
@@ -102,7 +102,7 @@ func (p *printer) transcript(s plan.Scenario, t verdict.Tale) {
 	p.line("")
 }
 
-// faster says in whose seconds a transcript counts.
+// faster says whose seconds a transcript uses.
 func faster(s plan.Scenario) string {
 	if s.Load.Faster <= 0 || s.Load.Faster == 1 {
 		return "in seconds"
@@ -117,8 +117,8 @@ func refusedText(n int) string {
 	return fmt.Sprintf("(%d other runs worked to their end too; their records were refused, and say nothing)", n)
 }
 
-// happened says what came of a run, with one key as an example.
-func happened(t verdict.Tale) string {
+// happened describes the result of a run, with one key as an example.
+func happened(t verdict.RunTimeline) string {
 	text := strings.ToUpper(harm(t.Run)[:1]) + harm(t.Run)[1:] + "."
 	switch {
 	case len(t.Doubles) > 0:

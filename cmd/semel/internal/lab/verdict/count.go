@@ -3,17 +3,17 @@ package verdict
 import (
 	"maps"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 )
 
-// tally is what the ledger says about the keys that were sent.
+// tally is what the ledger has of the keys that were sent.
 type tally struct {
 	Sent, Effects int
 	// Duplicated counts the effects beyond the first of each key, Damage what they cost in minor units.
 	Duplicated int
 	Damage     int64
-	// Lost are keys without effect, dead letter or parked record; Strays are effects of keys that nobody sent.
+	// Lost are keys without effect, dead letter or parked record; Strays are effects of keys that were not sent.
 	Lost   []string
 	Strays int
 	// Standing counts the keys of failed sagas of which something stands, and the keys that were undone too often.
@@ -24,9 +24,9 @@ type tally struct {
 }
 
 // count compares the ledger with the keys that were sent. excused are the keys that have a dead letter or a parked record:
-// without an effect they are not lost, a person is asked. It must be called when the queue is empty, so that every key
+// without an effect they are not lost: a person decides. It must be called when the queue is empty, so that every key
 // is settled.
-func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tally {
+func count(sends []plan.Send, effects []place.Effect, excused map[string]bool) tally {
 	t := tally{Effects: len(effects)}
 	aside := map[string]bool{}
 	maps.Copy(aside, excused)

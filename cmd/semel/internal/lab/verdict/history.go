@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // Span is one delivery as one worker process saw it. Times are milliseconds from the start of the run; -1 = never.
@@ -16,9 +16,9 @@ type Span struct {
 	Worker, Life, PID int
 	Key, Message      string
 	Count             int // the broker's count of deliveries
-	// From is the receipt; To is the settlement, the end of the process, or the last that was heard of it.
+	// From is the receipt; To is the settlement, the end of the process, or its last event.
 	From, To float64
-	// VisibleUntil is when the queue would hand it out again, extensions included.
+	// VisibleUntil is when the queue would deliver it again, extensions included.
 	VisibleUntil float64
 	// RunFrom and RunTo are the handler's.
 	RunFrom, RunTo float64
@@ -26,7 +26,7 @@ type Span struct {
 	Attempt        int
 	Takeover       bool
 	Decision       string
-	Reason         string // why, in the worker's own words
+	Reason         string // why, as the worker reported it
 	Cause          string
 	Action         string
 	Outcome        string
@@ -43,7 +43,7 @@ type Span struct {
 	Row int
 }
 
-// Ran tells whether the handler was called.
+// Ran reports whether the handler was called.
 func (s *Span) Ran() bool { return s.RunFrom >= 0 }
 
 // Process is one life of a worker: a segment of its lane.
@@ -54,7 +54,7 @@ type Process struct {
 	// Step, Key and Message are where the kill was, as far as it was at a step.
 	Step         plan.Step
 	Key, Message string
-	// Replaced: a deployment ended it, at its own pace. Asked is when it was asked to; 0 = never.
+	// Replaced: a deployment asked it to end. Asked is when it was asked to; 0 = never.
 	Replaced bool
 	Asked    float64
 	// Frozen are the times in which it was stopped.
@@ -73,7 +73,7 @@ type Lane struct {
 	Rows      int
 }
 
-// history is what the events files tell, put in order.
+// history is the content of the events files, put in order.
 type history struct {
 	lanes []*Lane
 	spans []*Span // by From
@@ -93,7 +93,7 @@ type sentAt struct {
 }
 
 // readHistory puts the entries of a run into lanes and spans.
-func readHistory(res play.Result) *history {
+func readHistory(res crew.Result) *history {
 	h := &history{sent: map[string][]sentAt{}, byKey: map[string][]*Span{}, frozen: map[int][]Frozen{}}
 	ms := func(at int64) float64 { return float64(at-res.Began.UnixMicro()) / 1000 }
 	type life struct{ worker, life int }
@@ -105,30 +105,30 @@ func readHistory(res play.Result) *history {
 		h.end = max(h.end, at)
 		p := processes[id]
 		switch e.Kind {
-		case trail.Sent:
+		case eventlog.Sent:
 			h.sent[e.Key] = append(h.sent[e.Key], sentAt{Message: e.Message, AtMS: at, Copy: e.Count})
-		case trail.Spawn:
+		case eventlog.Spawn:
 			if p == nil {
 				p = h.process(e.Worker, e.Life)
 				processes[id], open[id] = p, map[string]*Span{}
 			}
 			p.PID, p.From, p.To = e.PID, at, -1
-		case trail.Exit:
+		case eventlog.Exit:
 			if p != nil {
 				p.To, p.Killed, p.Replaced = at, e.Reason == "killed", e.Reason == "replaced"
 				p.cut(at)
 			}
-		case trail.Strike, trail.Struck:
+		case eventlog.Strike, eventlog.Struck:
 			if p != nil {
 				p.struck(e, at)
 			}
-		case trail.Down:
+		case eventlog.Down:
 			h.outages = append(h.outages, Frozen{From: at, To: -1})
-		case trail.Up:
+		case eventlog.Up:
 			if n := len(h.outages); n > 0 {
 				h.outages[n-1].To = at
 			}
-		case trail.Thaw:
+		case eventlog.Thaw:
 			if p != nil && len(p.Frozen) > 0 {
 				p.Frozen[len(p.Frozen)-1].To = at
 			}
@@ -154,7 +154,7 @@ func (h *history) process(worker, life int) *Process {
 }
 
 // struck notes what happens to the process. The first kill is its last.
-func (p *Process) struck(e trail.Entry, at float64) {
+func (p *Process) struck(e eventlog.Entry, at float64) {
 	switch {
 	case e.Action == string(plan.Freeze):
 		p.Frozen = append(p.Frozen, Frozen{From: at, To: -1})
@@ -166,7 +166,7 @@ func (p *Process) struck(e trail.Entry, at float64) {
 }
 
 // cut ends what a process had in flight. A kill right after the commit of a message cuts it too: the worker never saw the
-// answer.
+// response.
 func (p *Process) cut(at float64) {
 	for _, s := range p.Spans {
 		if !s.Settled || (p.Killed && p.Key != "" && s.Message == p.Message && s.To > at-100) {
@@ -176,7 +176,7 @@ func (p *Process) cut(at float64) {
 }
 
 // apply adds one event of a worker to the span that it belongs to.
-func (h *history) apply(p *Process, open map[string]*Span, e trail.Entry, at float64) {
+func (h *history) apply(p *Process, open map[string]*Span, e eventlog.Entry, at float64) {
 	s := open[e.Message]
 	if e.Kind == "received" {
 		s = &Span{
@@ -213,7 +213,7 @@ func (h *history) apply(p *Process, open map[string]*Span, e trail.Entry, at flo
 }
 
 // finish numbers the charges, closes what is open and packs the rows.
-func (h *history) finish(res play.Result) {
+func (h *history) finish(res crew.Result) {
 	for _, l := range h.lanes {
 		for _, p := range l.Processes {
 			if p.To < 0 {
@@ -256,7 +256,7 @@ func orderOf(key string) string {
 }
 
 // charged finds the delivery that made an effect: the last one of this process and message whose handler had begun.
-func (h *history) charged(e rig.Effect, at float64) (best *Span) {
+func (h *history) charged(e place.Effect, at float64) (best *Span) {
 	for _, s := range h.byKey[orderOf(e.Key)] {
 		if s.PID == e.PID && s.Life == e.Life && s.Worker == e.Worker && s.Message == e.Message &&
 			s.Ran() && s.RunFrom <= at+1 {

@@ -1,12 +1,12 @@
 package verdict
 
 import (
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/driver"
 )
 
-// Standing is how a run stands while it goes on.
+// Standing is the state of a run that goes on.
 type Standing struct {
 	Duplicated, Regressed int
 	// Lost are the keys that are certainly lost already: those without effect, dead letter or parked record, less the messages
@@ -16,10 +16,10 @@ type Standing struct {
 	Damage int64
 }
 
-// Stand counts how a run stands, by its ledger.
-func Stand(sends []plan.Send, effects []rig.Effect, aside rig.Aside, queue driver.QueueStats) Standing {
+// Stand counts the state of a run, by its ledger.
+func Stand(sends []plan.Send, effects []place.Effect, aside place.Aside, queue driver.QueueStats) Standing {
 	t := count(sends, effects, aside.Keys)
-	keys := 1 // that a message stands for
+	keys := 1 // of a message
 	for _, s := range sends {
 		keys = max(keys, len(s.Keys()))
 	}

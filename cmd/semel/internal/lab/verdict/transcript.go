@@ -5,22 +5,22 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
-// Said is one line that a worker said, in the words of the document that the scenario comes from.
-type Said struct {
+// LogLine is one line of a worker, as the document has it that the scenario comes from.
+type LogLine struct {
 	// Seconds is when, in the document's time: Load.Faster times the run's own.
 	Seconds float64
 	Worker  int
 	Text    string
 }
 
-// transcript tells a scenario of one named message as its workers' log. Every line is an event of the run; nothing is
-// told that did not happen. It is nil where the message has no name.
-func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
+// transcript is the workers' log of a scenario of one named message. Every line is an event of the run. It is nil where the
+// message has no name.
+func transcript(s plan.Scenario, p plan.Plan, res crew.Result) (out []LogLine) {
 	if s.Load.Name == "" || len(p.Sends) == 0 {
 		return nil
 	}
@@ -34,7 +34,7 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 		switch {
 		case e.Kind == "started":
 			text = fmt.Sprintf("Start %s sleep %s", e.Key, strconv.FormatFloat(sleep, 'g', 3, 64))
-		case e.Kind == trail.Recorded, e.Kind == "decided" && e.Decision == "executed":
+		case e.Kind == eventlog.Recorded, e.Kind == "decided" && e.Decision == "executed":
 			text = "✅ Completed " + e.Key
 		case e.Kind == "decided" && strings.HasPrefix(e.Decision, "replayed"):
 			text = "🔁 Duplicate detect. Skip: " + e.Key
@@ -42,7 +42,7 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 			continue
 		}
 		at := float64(e.At-res.Began.UnixMicro()) / 1e6 * faster
-		out = append(out, Said{Seconds: max(0, at), Worker: e.Worker, Text: text})
+		out = append(out, LogLine{Seconds: max(0, at), Worker: e.Worker, Text: text})
 	}
 	return out
 }
@@ -55,10 +55,10 @@ func fasterThanDocument(s plan.Scenario) float64 {
 	return s.Load.Faster
 }
 
-// refused counts the runs whose record came too late: the work was done, and nobody was told.
-func refused(entries []trail.Entry) (n int) {
+// refused counts the runs whose record came too late: the work was done, and the log has no line for it.
+func refused(entries []eventlog.Entry) (n int) {
 	for _, e := range entries {
-		if e.Kind == trail.Refused {
+		if e.Kind == eventlog.Refused {
 			n++
 		}
 	}

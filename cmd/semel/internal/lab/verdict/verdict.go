@@ -1,13 +1,13 @@
-// Package verdict judges runs by their ledger, and tells their story by their trails.
+// Package verdict judges runs by their ledger, and makes timelines from their event logs.
 package verdict
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // Run is the verdict of one run (contract section 5).
@@ -52,12 +52,12 @@ type Run struct {
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
 	Transcript []string `json:"transcript,omitempty"`
-	// Backlog is the most that waited or was in flight at once, Peak the most workers at once; Settled tells that the backlog
+	// Backlog is the most that waited or was in flight at once, Peak the most workers at once; Settled is 1 if the backlog
 	// was worked off in less time than the load took to send. Only of scenarios that scale.
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`
 	Settled int `json:"settled,omitempty"`
-	// Late is the longest time that a process of the run did not get to run.
+	// Late is the longest time for which a process of the run could not go on.
 	Late time.Duration `json:"-"`
 	// Missed lists the figures that are not as expected.
 	Missed []string `json:"missed,omitempty"`
@@ -67,21 +67,21 @@ type Run struct {
 const (
 	AsExpected = "as_expected"
 	Unexpected = "unexpected"
-	// NotPlayed: the place can play none of the scenarios.
-	NotPlayed = "not_played"
+	// NotRun: the place supports none of the scenarios.
+	NotRun = "not_run"
 )
 
 // Verdict is the outcome of a scenario over its runs. It marshals as contract section 5 says.
 type Verdict struct {
 	Runs    []Run  `json:"runs"`
 	Verdict string `json:"verdict"`
-	// NotPlayed names scenarios that the place cannot play, and why: nothing is known of them.
-	NotPlayed []string `json:"not_played,omitempty"`
+	// NotRun names scenarios that the place does not support, and why: they have no result.
+	NotRun []string `json:"not_run,omitempty"`
 	// Report is the path of the HTML report, "" when none was written.
 	Report string `json:"report,omitempty"`
 
-	// Story is what the report and the text tell beyond the figures.
-	Story *Story `json:"-"`
+	// Timeline is what the reports show beyond the figures.
+	Timeline *Timeline `json:"-"`
 	// Kept is the folder of the databases and events files, "" when it was removed.
 	Kept string `json:"-"`
 	// KeptIn are the URLs of what was kept: of each run the store's and then the queue's. nil where nothing can be kept.
@@ -91,19 +91,19 @@ type Verdict struct {
 // OK reports that every run showed what was expected of it: exit code 0, otherwise 3.
 func (v Verdict) OK() bool { return v.Verdict == AsExpected }
 
-// Add judges a run and adds it, with its story when there is one to be told.
-func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
+// Add judges a run and adds it, with its timeline if there is a Timeline.
+func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res crew.Result) {
 	run := judge(s, p, res)
-	tale := tell(s, p, res, run)
-	tale.Lost = count(all(p), res.Effects, res.Aside.Keys).Lost
-	run.Causes = Causes(tale.Doubles)
-	for _, one := range tale.Transcript {
+	timeline := newTimeline(s, p, res, run)
+	timeline.Lost = count(all(p), res.Effects, res.Aside.Keys).Lost
+	run.Causes = Causes(timeline.Doubles)
+	for _, one := range timeline.Transcript {
 		run.Transcript = append(run.Transcript, one.Text)
 	}
-	tale.Run = run
+	timeline.Run = run
 	v.Runs = append(v.Runs, run)
-	if v.Story != nil {
-		v.Story.Runs = append(v.Story.Runs, tale)
+	if v.Timeline != nil {
+		v.Timeline.Runs = append(v.Timeline.Runs, timeline)
 	}
 	v.Verdict = overall(v.Runs)
 }
@@ -111,16 +111,16 @@ func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
 // all are the messages of a plan.
 func all(p plan.Plan) []plan.Send { return append(p.Sends[:len(p.Sends):len(p.Sends)], p.Later...) }
 
-// judge makes the verdict of one run. Broken or held is the ledger's word alone; the counts of what the workers did come
-// from their events files.
-func judge(s plan.Scenario, p plan.Plan, res play.Result) Run {
+// judge makes the verdict of one run. The ledger alone decides whether it is broken or held. The counts of what the workers
+// did come from their events files.
+func judge(s plan.Scenario, p plan.Plan, res crew.Result) Run {
 	t := count(all(p), res.Effects, res.Aside.Keys)
 	want := s.Expect[p.Guard]
 	r := Run{
 		Scenario: s.Name, Guard: p.Guard, Design: s.Designs[p.Guard], Sent: t.Sent, Effects: t.Effects,
 		Duplicated: t.Duplicated, Lost: len(t.Lost), Regressed: t.Regressed, Standing: t.Standing, Dead: res.Aside.Dead, Parked: res.Aside.Parked,
 		DamageMinor: t.Damage, Currency: s.Load.Currency, Expected: want.Verdict, Verdict: plan.Held, Seed: p.Seed,
-		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(), Late: trail.Late(res.Entries),
+		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(), Late: eventlog.Late(res.Entries),
 	}
 	r.tally(res.Entries)
 	if s.Workers.Scale.Backlog > 0 {
@@ -138,8 +138,8 @@ func judge(s plan.Scenario, p plan.Plan, res play.Result) Run {
 	return r
 }
 
-// tally counts what the workers noted.
-func (r *Run) tally(entries []trail.Entry) {
+// tally counts what the workers logged.
+func (r *Run) tally(entries []eventlog.Entry) {
 	for _, e := range entries {
 		switch e.Kind {
 		case "received":
@@ -164,20 +164,20 @@ func (r *Run) tally(entries []trail.Entry) {
 	}
 }
 
-// scaled reads the samples of backlog and workers that the parent took while the load was sent, and whether the workers kept
+// scaled reads the samples of backlog and workers that the parent took while it sent the load, and whether the workers kept
 // up: a backlog that grows as fast as one worker lets it takes longer to work off than the load took to send.
-func (r *Run) scaled(entries []trail.Entry) {
+func (r *Run) scaled(entries []eventlog.Entry) {
 	var first, last, done int64
 	for _, e := range entries {
 		switch e.Kind {
-		case trail.Depth:
+		case eventlog.Depth:
 			r.Backlog, r.Peak = max(r.Backlog, e.Count), max(r.Peak, e.Workers)
-		case trail.Sent:
+		case eventlog.Sent:
 			if first == 0 {
 				first = e.At
 			}
 			first, last = min(first, e.At), max(last, e.At)
-		case trail.Effect:
+		case eventlog.Effect:
 			done = max(done, e.At)
 		}
 	}

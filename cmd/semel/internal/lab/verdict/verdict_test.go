@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 func sends(keys ...string) (out []plan.Send) {
@@ -18,9 +18,9 @@ func sends(keys ...string) (out []plan.Send) {
 	return out
 }
 
-func effects(keys ...string) (out []rig.Effect) {
+func effects(keys ...string) (out []place.Effect) {
 	for i, k := range keys {
-		out = append(out, rig.Effect{ID: int64(i + 1), Key: k, Amount: 100_000})
+		out = append(out, place.Effect{ID: int64(i + 1), Key: k, Amount: 100_000})
 	}
 	return out
 }
@@ -29,7 +29,7 @@ func TestCount(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		sent    []plan.Send
-		effects []rig.Effect
+		effects []place.Effect
 		excused map[string]bool
 		want    tally
 		lost    string
@@ -51,7 +51,7 @@ func TestCount(t *testing.T) {
 			name: "a dead letter is not a loss", sent: sends("a", "b"), effects: effects("a"),
 			excused: map[string]bool{"b": true}, want: tally{Sent: 2, Effects: 1},
 		},
-		{name: "nobody sent it", sent: sends("a"), effects: effects("a", "x"), want: tally{Sent: 1, Effects: 2, Strays: 1}},
+		{name: "it was not sent", sent: sends("a"), effects: effects("a", "x"), want: tally{Sent: 1, Effects: 2, Strays: 1}},
 	} {
 		got := count(c.sent, c.effects, c.excused)
 		if lost := strings.Join(got.Lost, " "); lost != c.lost {
@@ -69,14 +69,14 @@ func TestJudge(t *testing.T) {
 	s := plan.Scenario{Expect: map[plan.Guard]plan.Expect{
 		plan.GuardOn: {Verdict: plan.Held, Figures: []plan.Figure{plan.Exactly("executed", 1), plan.AtLeast("sent", 1)}},
 	}}
-	entries := []trail.Entry{
+	entries := []eventlog.Entry{
 		{Kind: "received"}, {Kind: "started"}, {Kind: "received"}, {Kind: "decided", Decision: "replayed"},
-		{Kind: "received"}, {Kind: "decided", Decision: "busy_deferred"}, {Kind: trail.Effect}, {Kind: "settled"},
+		{Kind: "received"}, {Kind: "decided", Decision: "busy_deferred"}, {Kind: eventlog.Effect}, {Kind: "settled"},
 	}
 	for _, c := range []struct {
 		name    string
 		sent    []plan.Send
-		effects []rig.Effect
+		effects []place.Effect
 		want    plan.Outcome
 	}{
 		{"exact", sends("a"), effects("a"), plan.Held},
@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 		{"lost", sends("a", "b"), effects("a"), plan.Broken},
 		{"stray", sends("a"), effects("a", "b"), plan.Broken},
 	} {
-		res := play.Result{Effects: c.effects, Entries: entries, Aside: rig.Aside{Dead: 1, Parked: 2, Keys: map[string]bool{}}, Kills: 3}
+		res := crew.Result{Effects: c.effects, Entries: entries, Aside: place.Aside{Dead: 1, Parked: 2, Keys: map[string]bool{}}, Kills: 3}
 		r := judge(s, plan.Plan{Seed: 9, Guard: plan.GuardOn, Sends: c.sent}, res)
 		if r.Verdict != c.want || r.Expected != plan.Held || len(r.Missed) > 0 {
 			t.Errorf("%s: got %+v", c.name, r)
@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	s.Expect[plan.GuardOn].Figures[0] = plan.Exactly("executed", 2)
-	r := judge(s, plan.Plan{Guard: plan.GuardOn, Sends: sends("a")}, play.Result{Effects: effects("a"), Entries: entries})
+	r := judge(s, plan.Plan{Guard: plan.GuardOn, Sends: sends("a")}, crew.Result{Effects: effects("a"), Entries: entries})
 	if r.Verdict != plan.Held || len(r.Missed) != 1 || r.Missed[0] != "executed is 1, expected 2" || overall([]Run{r}) != Unexpected {
 		t.Errorf("a figure that was missed: %+v", r)
 	}
@@ -103,15 +103,15 @@ func TestJudge(t *testing.T) {
 // TestCountVersions judges keys whose messages replace each other: what counts is that no older version comes last.
 func TestCountVersions(t *testing.T) {
 	sent := []plan.Send{{Key: "a", Version: 1}, {Key: "a", Version: 3}, {Key: "a", Version: 2}}
-	row := func(versions ...int) (out []rig.Effect) {
+	row := func(versions ...int) (out []place.Effect) {
 		for _, v := range versions {
-			out = append(out, rig.Effect{Key: "a", Version: v, Amount: 5})
+			out = append(out, place.Effect{Key: "a", Version: v, Amount: 5})
 		}
 		return out
 	}
 	for _, c := range []struct {
 		name      string
-		effects   []rig.Effect
+		effects   []place.Effect
 		regressed int
 		lost      int
 	}{
@@ -143,9 +143,9 @@ func TestCountItems(t *testing.T) {
 func TestCountSagas(t *testing.T) {
 	good := plan.Send{Key: "g", Items: []string{"g/1", "g/2"}, Saga: true}
 	bad := plan.Send{Key: "b", Items: []string{"b/1", "b/2"}, Saga: true, Poison: true}
-	row := func(keys ...string) (out []rig.Effect) {
+	row := func(keys ...string) (out []place.Effect) {
 		for _, k := range keys {
-			e := rig.Effect{Key: strings.TrimPrefix(k, "-"), Amount: 5}
+			e := place.Effect{Key: strings.TrimPrefix(k, "-"), Amount: 5}
 			if strings.HasPrefix(k, "-") {
 				e = e.Reversed()
 			}
@@ -155,7 +155,7 @@ func TestCountSagas(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name                       string
-		effects                    []rig.Effect
+		effects                    []place.Effect
 		standing, duplicated, lost int
 	}{
 		{"done and undone", row("g/1", "g/2", "b/1", "-b/1"), 0, 0, 0},
@@ -174,9 +174,9 @@ func TestCountSagas(t *testing.T) {
 
 func TestScaled(t *testing.T) {
 	run := func(done int64) (r Run) {
-		r.scaled([]trail.Entry{
-			{Kind: trail.Sent, At: 1000}, {Kind: trail.Depth, Count: 9, Workers: 2}, {Kind: trail.Depth, Count: 4, Workers: 3},
-			{Kind: trail.Sent, At: 2000}, {Kind: trail.Effect, At: 1900}, {Kind: trail.Effect, At: done},
+		r.scaled([]eventlog.Entry{
+			{Kind: eventlog.Sent, At: 1000}, {Kind: eventlog.Depth, Count: 9, Workers: 2}, {Kind: eventlog.Depth, Count: 4, Workers: 3},
+			{Kind: eventlog.Sent, At: 2000}, {Kind: eventlog.Effect, At: 1900}, {Kind: eventlog.Effect, At: done},
 		})
 		return r
 	}
@@ -185,9 +185,9 @@ func TestScaled(t *testing.T) {
 		t.Errorf("keeps up %+v, grows %+v", keepsUp, grows)
 	}
 	var none Run
-	none.scaled([]trail.Entry{{Kind: trail.Sent, At: 1000}, {Kind: trail.Sent, At: 2000}})
+	none.scaled([]eventlog.Entry{{Kind: eventlog.Sent, At: 1000}, {Kind: eventlog.Sent, At: 2000}})
 	if none.Settled != 0 {
-		t.Error("a load that nobody works on is settled")
+		t.Error("a load without any work is settled")
 	}
 }
 
@@ -217,7 +217,7 @@ func TestVerdictJSON(t *testing.T) {
 			Scenario: "demo", Guard: plan.GuardOff, Sent: 200, Delivered: 262, Executed: 261, Effects: 231, Duplicated: 31,
 			Kills: 4, DamageMinor: 3_100_000, Currency: "JPY", Expected: plan.Broken, Verdict: plan.Broken, Seed: 42, ElapsedMS: 9120,
 		}},
-		Verdict: AsExpected, Report: "demo.html", Story: &Story{}, Kept: "/somewhere",
+		Verdict: AsExpected, Report: "demo.html", Timeline: &Timeline{}, Kept: "/somewhere",
 	}
 	got, err := json.Marshal(v)
 	if err != nil {

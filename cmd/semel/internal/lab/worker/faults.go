@@ -15,22 +15,22 @@ import (
 // DownFile is the file in a run's folder that puts the database out of reach while it is there.
 const DownFile = "down"
 
-// The files by which the parent of a watched run speaks to its workers. The worker that takes DropAckFile away loses its
-// next ack; while DeafFile is there, no heartbeat arrives.
+// The files by which the parent of a watched run injects faults. The worker that removes DropAckFile loses its next ack.
+// While DeafFile exists, no heartbeat arrives.
 const (
 	DropAckFile = "drop-ack"
 	DeafFile    = "deaf"
 )
 
-// errDown is what every call answers while the database is out of reach.
+// errDown is what every call returns while the database is out of reach.
 var errDown = errors.New("the database is out of reach")
 
 // faults draws what goes wrong between this process and its queue and store.
 type faults struct {
-	wire plan.Wire
-	file string
-	dir  string
-	live bool
+	wire    plan.Wire
+	file    string
+	dir     string
+	watched bool
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -39,11 +39,11 @@ type faults struct {
 func newFaults(s Spec) *faults {
 	life := uint64(s.Worker)<<32 | uint64(s.Life)
 	return &faults{
-		wire: s.Wire, file: filepath.Join(s.Dir, DownFile), dir: s.Dir, live: s.Live, rng: rand.New(rand.NewPCG(s.Seed, life)),
+		wire: s.Wire, file: filepath.Join(s.Dir, DownFile), dir: s.Dir, watched: s.Watched, rng: rand.New(rand.NewPCG(s.Seed, life)),
 	}
 }
 
-// down answers errDown while the database is out of reach.
+// down returns errDown while the database is out of reach.
 func (f *faults) down() error {
 	if _, err := os.Stat(f.file); err == nil {
 		return errDown
@@ -51,12 +51,14 @@ func (f *faults) down() error {
 	return nil
 }
 
-// dropAck tells whether this ack is the one that a person wants to have dropped: of all workers one gets a yes.
-func (f *faults) dropAck() bool { return f.live && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil }
+// dropAck reports whether this ack is the one that a person wants to be dropped. Only one of the workers gets true.
+func (f *faults) dropAck() bool {
+	return f.watched && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil
+}
 
 // deaf is the share of the heartbeats that do not arrive.
 func (f *faults) deaf() float64 {
-	if f.live {
+	if f.watched {
 		if _, err := os.Stat(filepath.Join(f.dir, DeafFile)); err == nil {
 			return 1
 		}

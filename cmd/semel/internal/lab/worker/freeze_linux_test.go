@@ -71,7 +71,7 @@ func TestFreezeHoldsItsCaller(t *testing.T) {
 	}
 }
 
-// there reads what is in a pipe already, and answers how much it was.
+// there reads what is in a pipe already, and returns how much it was.
 func there(t *testing.T, pipe *os.File) (n int) {
 	t.Helper()
 	raw, err := pipe.SyscallConn()

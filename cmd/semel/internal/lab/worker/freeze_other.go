@@ -2,5 +2,5 @@
 
 package worker
 
-// freezer answers a function that does nothing: this system cannot stop a process.
+// freezer returns a function that does nothing: this system cannot stop a process.
 func freezer() func() { return func() {} }

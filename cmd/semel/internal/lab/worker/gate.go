@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // gate is where a worker passes the named steps, and where it is struck at the planned passage.
@@ -15,7 +15,7 @@ type gate struct {
 	strikes []plan.Strike
 	worker  int
 	dir     string // of the markers that make a strike happen once per run
-	log     *trail.Trail
+	log     *eventlog.Log
 	die     func() // does not return
 	freeze  func() // returns when the parent has frozen the process, and lets it go on
 
@@ -23,7 +23,7 @@ type gate struct {
 	passes map[plan.Step]int
 }
 
-func newGate(strikes []plan.Strike, worker int, dir string, log *trail.Trail) *gate {
+func newGate(strikes []plan.Strike, worker int, dir string, log *eventlog.Log) *gate {
 	return &gate{
 		strikes: strikes, worker: worker, dir: dir, log: log, die: killSelf, freeze: freezer(), passes: map[plan.Step]int{},
 	}
@@ -39,7 +39,7 @@ func (g *gate) pass(step plan.Step, key, message string) {
 		if k.Step != step || !g.hits(k, key) || !g.first(k) {
 			continue
 		}
-		g.log.Add(trail.Entry{Kind: trail.Struck, Action: string(k.Do), Step: step, Key: key, Message: message})
+		g.log.Add(eventlog.Entry{Kind: eventlog.Struck, Action: string(k.Do), Step: step, Key: key, Message: message})
 		if k.Do == plan.Freeze {
 			g.freeze()
 			continue

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // testGate is a gate whose kills are counted instead of done.
 func testGate(t *testing.T, dir string, worker int, died *int, strikes ...plan.Strike) *gate {
 	t.Helper()
-	log, err := trail.Open(filepath.Join(dir, "events-test.jsonl"), worker, 1)
+	log, err := eventlog.Open(filepath.Join(dir, "events-test.jsonl"), worker, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +54,11 @@ func TestGateKillsOncePerRun(t *testing.T) {
 	if first != 1 || second != 0 {
 		t.Errorf("died %d and %d times, want once in the first process", first, second)
 	}
-	entries, err := trail.Read(dir)
+	entries, err := eventlog.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 1 || entries[0].Kind != trail.Struck || entries[0].Key != "order-0001" || entries[0].Step != plan.AfterEffect {
+	if len(entries) != 1 || entries[0].Kind != eventlog.Struck || entries[0].Key != "order-0001" || entries[0].Step != plan.AfterEffect {
 		t.Errorf("last words: %+v", entries)
 	}
 }
@@ -69,7 +69,7 @@ func TestJournalSkipsATornLine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "events-1-1.jsonl"), []byte(whole+`{"at":9,"ki`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := trail.Read(dir)
+	entries, err := eventlog.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

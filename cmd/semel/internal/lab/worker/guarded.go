@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/steps"
 )
@@ -22,7 +22,7 @@ func guardedInTx(ctx context.Context, w *worker) error {
 
 // inTx is a handler whose effect commits with the record, or is made under the effect key where the ledger is elsewhere.
 func (w *worker) inTx() semel.Handler {
-	if l, ok := w.rig.Ledger.(rig.TxLedger); ok {
+	if l, ok := w.place.Ledger.(place.TxLedger); ok {
 		return l.InTx(w.applyInTx)
 	}
 	return semel.HandlerFunc(w.applyKeyed)
@@ -43,7 +43,7 @@ func guardedByMessageID(ctx context.Context, w *worker) error {
 	return w.guarded(ctx, w.inTx(), func(m *semel.Message) (string, error) { return m.ID, nil })
 }
 
-func businessKey(m *semel.Message) (string, error) { return m.Header(rig.KeyHeader), nil }
+func businessKey(m *semel.Message) (string, error) { return m.Header(place.KeyHeader), nil }
 
 func (w *worker) guarded(ctx context.Context, handler semel.Handler, keyOf key.Func) error {
 	cfg := semel.Config{
@@ -54,7 +54,7 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, keyOf key.F
 		Backoff:     semel.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 		Grace:       w.spec.Grace,
 		Events:      semel.Observe(w.observe),
-		Logger:      slog.New(slog.DiscardHandler), // the events say it
+		Logger:      slog.New(slog.DiscardHandler), // the events report it
 	}
 	if w.spec.Versions {
 		cfg.Versions = key.ByVersion("/version")
@@ -78,10 +78,10 @@ func perform(ctx context.Context, a *semel.Attempt) (order, error) {
 	return o, o.do(ctx, a.Redelivered)
 }
 
-func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
+func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (place.Effect, error) {
 	o, err := perform(ctx, a)
 	if err != nil {
-		return rig.Effect{}, err
+		return place.Effect{}, err
 	}
 	return w.effect(o.Order, o, a.ID, a.Number), nil
 }
@@ -115,23 +115,26 @@ func (w *worker) call(ctx context.Context, key string, o order, a *semel.Attempt
 	if err := w.reach(ctx, w.effect(key, o, a.ID, a.Number), effectKey); err != nil {
 		return err
 	}
-	w.log.Add(trail.Entry{Kind: trail.Effect, Key: a.Key.Raw, Message: a.ID})
+	w.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: a.Key.Raw, Message: a.ID})
 	if len(o.Items) > 0 {
 		w.gate.pass(plan.BetweenEffects, o.Order, a.ID)
 	}
 	return nil
 }
 
-// reach sends an effect to the service, whose answer may get lost.
-func (w *worker) reach(ctx context.Context, e rig.Effect, effectKey string) error {
+// reach sends an effect to the service, whose response may get lost.
+func (w *worker) reach(ctx context.Context, e place.Effect, effectKey string) error {
 	if err := w.faults.down(); err != nil {
 		return err
 	}
-	if err := w.rig.AddEffect(ctx, e, effectKey); err != nil {
+	done := w.log.Call()
+	err := w.place.AddEffect(ctx, e, effectKey)
+	done()
+	if err != nil {
 		return err
 	}
 	if w.faults.strikes(w.spec.Wire.LoseEffect) {
-		return errLostAnswer
+		return errLostResponse
 	}
 	return nil
 }
@@ -164,8 +167,8 @@ func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
 	return nil
 }
 
-// observe notes the consumer's events. Receiving, extending the visibility and settling are noted by the queue's
-// decorator, which sees them for the unguarded worker too.
+// observe logs the consumer's events. The queue's decorator logs receiving, extending the visibility and settling, for the
+// unguarded worker too.
 func (w *worker) observe(e semel.Event) {
 	switch e.Kind {
 	case semel.EventReceived, semel.EventSettled:
@@ -175,7 +178,7 @@ func (w *worker) observe(e semel.Event) {
 			return
 		}
 	}
-	n := trail.Entry{
+	n := eventlog.Entry{
 		Kind: string(e.Kind), Key: e.Key.Raw, Message: e.MessageID, Count: e.Count, Attempt: e.Attempt,
 		Token: e.Token, VisibleMS: e.Visible.Milliseconds(), Takeover: e.Takeover, Unknown: e.Unknown, Lease: e.Lease,
 		Decision: string(e.Decision), Cause: string(e.Cause), AfterMS: e.After.Milliseconds(), Reason: e.Reason,

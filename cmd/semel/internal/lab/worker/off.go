@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/driver"
 )
 
-// job is one delivery in the hands of an unguarded consumer.
+// job is one delivery of an unguarded consumer.
 type job struct {
 	*worker
 	d     *driver.Delivery
@@ -24,9 +24,9 @@ type job struct {
 var errLeft = errors.New("the message is left in the queue")
 
 // unguarded is the loop that everybody writes first: receive a batch, do one message after the other, ack each. one
-// answers nil to have the message acked, an error to leave it where it is.
+// returns nil to have the message acked, an error to leave it where it is.
 //
-// When ctx ends it finishes what it has in flight, as the polite ones do.
+// When ctx ends it finishes what it has in flight, as a well-written one does.
 func unguarded(one func(context.Context, *job) error) func(context.Context, *worker) error {
 	return func(ctx context.Context, w *worker) error {
 		for ctx.Err() == nil {
@@ -52,14 +52,16 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 	if err != nil {
 		return err
 	}
-	j := &job{worker: w, d: d, order: o, key: d.Header(rig.KeyHeader)}
+	j := &job{worker: w, d: d, order: o, key: d.Header(place.KeyHeader)}
+	began := time.Now()
 	err = one(ctx, j)
+	w.log.Delay(time.Since(began) - o.takes(d.Count > 1)) // the calls, and whatever else held the work up
 	switch {
 	case err == nil:
 	case errors.Is(err, errPoison) && w.spec.Workers.MaxAttempts > 0 && d.Count >= w.spec.Workers.MaxAttempts:
-		j.note("gave up", err) // so that the queue goes on: nobody hears of it again
+		j.note("gave up", err) // so that the queue goes on: the message is gone
 	case errors.Is(err, errPoison), errors.Is(err, errBadItem), errors.Is(err, errLeft), errors.Is(err, errDown),
-		errors.Is(err, errLostAnswer), errors.Is(err, errFirstTry):
+		errors.Is(err, errLostResponse), errors.Is(err, errFirstTry):
 		return nil
 	default:
 		return err
@@ -72,7 +74,7 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 }
 
 func (j *job) note(kind string, err error) {
-	e := trail.Entry{Kind: kind, Key: j.key, Message: j.d.ID, Count: j.d.Count}
+	e := eventlog.Entry{Kind: kind, Key: j.key, Message: j.d.ID, Count: j.d.Count}
 	if err != nil {
 		e.Err = err.Error()
 	}
@@ -81,7 +83,7 @@ func (j *job) note(kind string, err error) {
 
 // skipped notes why a delivery is acked without work.
 func (j *job) skipped(why string) {
-	j.log.Add(trail.Entry{
+	j.log.Add(eventlog.Entry{
 		Kind: "decided", Key: j.key, Message: j.d.ID, Count: j.d.Count, Decision: "replayed", Cause: "redelivery", Reason: why,
 	})
 }
@@ -99,7 +101,7 @@ func (j *job) work(ctx context.Context) error {
 	return err
 }
 
-// beat extends the visibility every third of it. What the queue answers is not looked at.
+// beat extends the visibility every third of it. It ignores the result.
 func (j *job) beat(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -125,15 +127,15 @@ func (j *job) charge(ctx context.Context, key string) error {
 		j.note("ended", err)
 		return err
 	}
-	if err := j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count), ""); err != nil {
+	if err := j.place.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count), ""); err != nil {
 		return err
 	}
 	if j.faults.strikes(j.spec.Wire.LoseEffect) {
-		j.note("ended", errLostAnswer)
-		return errLostAnswer
+		j.note("ended", errLostResponse)
+		return errLostResponse
 	}
 	j.note("ended", nil)
-	j.note(trail.Effect, nil)
+	j.note(eventlog.Effect, nil)
 	if len(j.order.Items) > 0 {
 		j.gate.pass(plan.BetweenEffects, j.key, j.d.ID)
 		return nil
@@ -147,5 +149,5 @@ func (j *job) undo(ctx context.Context, key string) error {
 	if err := j.faults.down(); err != nil {
 		return err
 	}
-	return j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count).Reversed(), "")
+	return j.place.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count).Reversed(), "")
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // plainOne does the work and acks last, so that nothing is lost. It doubles whatever comes twice:
 //
-//  1. the producer sends an order again, because the first answer was lost;
-//  2. the process dies after the effect, before the ack: the queue hands the message out again;
+//  1. the producer sends an order again, because the first response was lost;
+//  2. the process dies after the effect, before the ack: the queue delivers the message again;
 //  3. the work takes longer than the visibility: another worker has the message by then. What waits in the buffer
 //     behind the slow one overruns too.
 func plainOne(ctx context.Context, j *job) error {
@@ -21,7 +21,7 @@ func plainOne(ctx context.Context, j *job) error {
 	return j.charge(ctx, j.key)
 }
 
-// The words of the marks.
+// The states of the marks.
 const (
 	processing = "processing"
 	completed  = "completed"
@@ -30,7 +30,7 @@ const (
 
 // recorded looks the id up, and notes that the delivery is skipped when it is there.
 func (j *job) recorded(ctx context.Context) (bool, error) {
-	status, err := j.rig.Marks().Get(ctx, j.key)
+	status, err := j.place.Marks().Get(ctx, j.key)
 	if err != nil || status != completed {
 		return false, err
 	}
@@ -46,7 +46,7 @@ func (j *job) recorded(ctx context.Context) (bool, error) {
 type checkLast struct{ condition bool }
 
 func (c checkLast) one(ctx context.Context, j *job) error {
-	marks := j.rig.Marks()
+	marks := j.place.Marks()
 	if done, err := j.recorded(ctx); done || err != nil {
 		return err
 	}
@@ -67,20 +67,20 @@ func (c checkLast) one(ctx context.Context, j *job) error {
 	case err != nil:
 		return err
 	case first:
-		j.note(trail.Recorded, nil)
+		j.note(eventlog.Recorded, nil)
 	default:
-		j.note(trail.Refused, nil)
+		j.note(eventlog.Refused, nil)
 	}
 	return nil
 }
 
-// skipBusyOne marks the id before the work, and acks what is marked already. Nobody owns a mark:
+// skipBusyOne marks the id before the work, and acks what is marked already. A mark has no owner:
 //
 //  1. A marks, works, and dies.
 //  2. The message comes again. B finds the mark "processing", says "another instance is at it", and acks: it is lost.
 //  3. The same happens to what failed once: the mark is there, so its retry is acked.
 func skipBusyOne(ctx context.Context, j *job) error {
-	marks := j.rig.Marks()
+	marks := j.place.Marks()
 	first, err := marks.Add(ctx, j.key, processing)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func skipBusyOne(ctx context.Context, j *job) error {
 
 // markFirstOne writes the id down and then starts the work. Dying between the two loses it: its mark never moves on.
 func markFirstOne(ctx context.Context, j *job) error {
-	first, err := j.rig.Marks().Add(ctx, j.key, processing)
+	first, err := j.place.Marks().Add(ctx, j.key, processing)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func markFirstOne(ctx context.Context, j *job) error {
 //  2. B takes the lock too, finds nothing recorded, and works.
 //  3. A ends and deletes the lock: it is B's.
 func ttlLockOne(ctx context.Context, j *job) error {
-	marks := j.rig.Marks()
+	marks := j.place.Marks()
 	lock := "lock:" + j.key
 	held, err := marks.Take(ctx, lock, processing, j.spec.Workers.Visibility/2)
 	if err != nil {
@@ -158,7 +158,7 @@ func failFastOne(ctx context.Context, j *job) error {
 
 // sagaByHandOne remembers in its own memory what it has to undo:
 //
-//  1. A books the flight, and dies. Nobody knows of the flight.
+//  1. A books the flight, and dies. No record of the flight is left.
 //  2. B books the flight again, finds the last step impossible, and undoes what it remembers: its own.
 func sagaByHandOne(ctx context.Context, j *job) error {
 	if err := j.work(ctx); err != nil {
@@ -194,7 +194,7 @@ func dualWriteOne(ctx context.Context, j *job) error {
 	if err := j.work(ctx); err != nil {
 		return err
 	}
-	if err := j.rig.Marks().Put(ctx, j.key, completed); err != nil {
+	if err := j.place.Marks().Put(ctx, j.key, completed); err != nil {
 		return err
 	}
 	for _, item := range j.order.Items {

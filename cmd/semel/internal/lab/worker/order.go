@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -28,16 +28,16 @@ type order struct {
 	FailOnce bool `json:"fail_once,omitempty"`
 }
 
-// errPoison is what the work says to an order that nobody can do.
+// errPoison is the error of an order that no handler can do.
 var errPoison = errors.New("the order is marked poison: it cannot be done")
 
-// errLostAnswer is what the caller of a service hears when the answer gets lost: nothing about whether it was done.
-var errLostAnswer = errors.New("no answer: the connection was reset")
+// errLostResponse is the error of a call whose response gets lost: the outcome is unknown.
+var errLostResponse = errors.New("no response: the connection was reset")
 
-// errFirstTry is what the work says to an order that can be done the second time.
+// errFirstTry is the error of an order that can be done the second time.
 var errFirstTry = errors.New("the account is locked for the moment")
 
-// errBadItem is what the work says to an item the first time.
+// errBadItem is the error of a bad item the first time.
 var errBadItem = errors.New("the item's account is locked for the moment")
 
 // Message is the message for a planned send.
@@ -50,7 +50,7 @@ func Message(s plan.Send, amount int64) (driver.Message, error) {
 		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
 	}
 	return driver.Message{
-		ID: s.ID, Queue: rig.QueueName, Body: body, Headers: map[string]string{rig.KeyHeader: s.Key},
+		ID: s.ID, Queue: place.QueueName, Body: body, Headers: map[string]string{place.KeyHeader: s.Key},
 	}, nil
 }
 
@@ -62,13 +62,18 @@ func decode(body []byte) (order, error) {
 	return o, nil
 }
 
-// do stands for the time that a payment takes. redelivered: this is not the first try.
-func (o order) do(ctx context.Context, redelivered bool) error {
+// takes is how long the work takes. redelivered: this is not the first try.
+func (o order) takes(redelivered bool) time.Duration {
 	ms := o.WorkMS
 	if !redelivered {
 		ms += o.HangMS
 	}
-	t := time.NewTimer(time.Duration(ms) * time.Millisecond)
+	return time.Duration(ms) * time.Millisecond
+}
+
+// do stands for the time that a payment takes.
+func (o order) do(ctx context.Context, redelivered bool) error {
+	t := time.NewTimer(o.takes(redelivered))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -84,12 +89,12 @@ func (o order) do(ctx context.Context, redelivered bool) error {
 	return nil
 }
 
-// fails tells whether an item fails in this try.
+// fails reports whether an item fails in this try.
 func (o order) fails(item string, redelivered bool) bool {
 	return !redelivered && slices.Contains(o.Bad, item)
 }
 
-// refused tells whether the step of a saga can never be done: the last one of a poison order.
+// refused reports whether the step of a saga can never be done: the last one of a poison order.
 func (o order) refused(item string) bool {
 	return o.Poison && item == o.Items[len(o.Items)-1]
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/outbox"
 )
@@ -18,12 +18,12 @@ import (
 // guardedOutbox emits the mail in the transaction of the order. A relay in the same process sends what was emitted, by
 // whichever process.
 func guardedOutbox(ctx context.Context, w *worker) error {
-	ledger, ok := w.rig.Ledger.(rig.TxLedger)
-	if !ok || w.rig.Outbox == nil {
+	ledger, ok := w.place.Ledger.(place.TxLedger)
+	if !ok || w.place.Outbox == nil {
 		return errors.New("this store cannot emit: it has no queues")
 	}
 	relay, err := outbox.New(outbox.Config{
-		From: w.rig.Outbox, To: mailer{w}, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
+		From: w.place.Outbox, To: mailer{w}, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -39,12 +39,12 @@ func guardedOutbox(ctx context.Context, w *worker) error {
 	return errors.Join(err, <-ended)
 }
 
-func (w *worker) applyWithMail(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
+func (w *worker) applyWithMail(ctx context.Context, a *semel.Attempt) (place.Effect, error) {
 	o, err := perform(ctx, a)
 	if err != nil {
-		return rig.Effect{}, err
+		return place.Effect{}, err
 	}
-	a.Emit(semel.Message{Queue: rig.OutboxName, Body: a.Body, Headers: map[string]string{rig.KeyHeader: o.Order}})
+	a.Emit(semel.Message{Queue: place.OutboxName, Body: a.Body, Headers: map[string]string{place.KeyHeader: o.Order}})
 	return w.effect(o.Order+plan.OrderItem, o, a.ID, a.Number), nil
 }
 
@@ -61,7 +61,7 @@ func (m mailer) Send(ctx context.Context, mails ...driver.Message) error {
 		if err := m.reach(ctx, m.effect(o.Order+plan.MailItem, o, mail.ID, 1), mail.ID); err != nil {
 			return err
 		}
-		m.log.Add(trail.Entry{Kind: trail.Effect, Key: o.Order, Message: mail.ID})
+		m.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: o.Order, Message: mail.ID})
 		m.gate.pass(plan.BetweenEffects, o.Order, mail.ID)
 	}
 	return nil

@@ -5,19 +5,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/driver"
 )
 
-// stepQueue passes AfterReceive, notes what was handed out and what was settled, and loses what is to be lost.
+// stepQueue passes AfterReceive, logs what was delivered and what was settled, and loses what is to be lost.
 type stepQueue struct {
-	rig.Queue
+	place.Queue
 	gate   *gate
-	log    *trail.Trail
+	log    *eventlog.Log
 	keys   *keyring
 	faults *faults
+	// visible is the queue's visibility.
+	visible time.Duration
 }
 
 // Unwrap is the queue itself.
@@ -33,15 +35,18 @@ func (q *stepQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, 
 		return nil, err
 	}
 	ds, err := q.Queue.Receive(ctx, limit)
+	if len(ds) > 0 && ds[0].Visible > 0 {
+		q.log.Delay(q.visible - ds[0].Visible) // the time that the delivery took to arrive
+	}
 	for _, d := range ds {
-		key := d.Header(rig.KeyHeader)
+		key := d.Header(place.KeyHeader)
 		q.keys.put(d.Receipt, key, d.ID)
-		q.log.Add(trail.Entry{
+		q.log.Add(eventlog.Entry{
 			Kind: "received", Key: key, Message: d.ID, Count: d.Count, VisibleMS: d.Visible.Milliseconds(),
 		})
 	}
 	for _, d := range ds {
-		q.gate.pass(plan.AfterReceive, d.Header(rig.KeyHeader), d.ID)
+		q.gate.pass(plan.AfterReceive, d.Header(place.KeyHeader), d.ID)
 	}
 	return ds, err
 }
@@ -50,12 +55,13 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 	if err := q.faults.down(); err != nil {
 		return nil, err
 	}
-	lost := losses{faults: q.faults, drop: q.faults.wire.ForgetAck, answer: driver.Applied, lose: q.faults.wire.LoseAck}
+	lost := losses{faults: q.faults, drop: q.faults.wire.ForgetAck, outcome: driver.Applied, lose: q.faults.wire.LoseAck}
 	first := slices.IndexFunc(s, func(one driver.Settlement) bool { return one.Action == driver.Ack })
 	if first >= 0 && q.faults.dropAck() {
 		lost.nth = first + 1
 	}
 	outcomes, err := through(lost, s, func(s []driver.Settlement) ([]driver.Outcome, error) {
+		defer q.log.Call()()
 		return q.Queue.Settle(ctx, s...)
 	})
 	for i, one := range s {
@@ -64,7 +70,7 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 			outcome = outcomes[i]
 		}
 		key, id := q.keys.get(one.Receipt)
-		e := trail.Entry{
+		e := eventlog.Entry{
 			Kind: "settled", Key: key, Message: id,
 			Action: one.Action.String(), Outcome: outcome.String(), AfterMS: one.After.Milliseconds(),
 		}
@@ -84,12 +90,13 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 		return nil, err
 	}
 	outcomes, err := through(losses{faults: q.faults, drop: q.faults.deaf()}, receipts, func(r []any) ([]driver.Outcome, error) {
+		defer q.log.Call()()
 		return q.Queue.Extend(ctx, visible, r...)
 	})
 	for i, r := range receipts {
 		if i < len(outcomes) {
 			key, id := q.keys.get(r)
-			q.log.Add(trail.Entry{
+			q.log.Add(eventlog.Entry{
 				Kind: "extended", Key: key, Message: id,
 				VisibleMS: visible.Milliseconds(), Outcome: outcomes[i].String(),
 			})
@@ -98,25 +105,25 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 	return outcomes, err
 }
 
-// losses are the shares of the items of a call that never arrive, and of those whose answers never come back.
+// losses are the shares of the items of a call that never arrive, and of those whose responses get lost.
 type losses struct {
 	faults *faults
 	drop   float64
-	// answer is what the caller hears of a dropped item.
-	answer driver.Outcome
-	lose   float64
-	// nth item is dropped besides, from 1; 0 = none.
+	// outcome is what the caller gets for a dropped item.
+	outcome driver.Outcome
+	lose    float64
+	// nth item is dropped as well, from 1; 0 = none.
 	nth int
 }
 
-// through carries the items of a call to the other side, as far as they arrive. A lost answer is Unknown.
+// through carries the items of a call to the other side, as far as they arrive. The outcome of a lost response is Unknown.
 func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(items))
 	var pass []T
 	var at []int
 	for i, item := range items {
 		if i+1 == l.nth || l.faults.strikes(l.drop) {
-			out[i] = l.answer
+			out[i] = l.outcome
 			continue
 		}
 		pass, at = append(pass, item), append(at, i)
@@ -135,10 +142,10 @@ func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error
 
 // stepStore passes AfterClaim, AfterEffect and AfterCommit. It is a committer where the store is one: see [driver.As].
 type stepStore struct {
-	rig.Store
+	place.Store
 	committer driver.Committer // the store; nil when its effects do not commit with records
 	gate      *gate
-	log       *trail.Trail
+	log       *eventlog.Log
 	keys      *keyring
 	faults    *faults
 }
@@ -151,7 +158,9 @@ func (s *stepStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Gran
 	if err := s.faults.down(); err != nil {
 		return nil, err
 	}
+	done := s.log.Call()
 	grants, err := s.Store.Claim(ctx, c...)
+	done()
 	for i, g := range grants {
 		if g.Err == nil && g.Verdict == driver.Acquired {
 			s.gate.pass(plan.AfterClaim, c[i].Key.Raw, c[i].DeliveryID)
@@ -165,6 +174,7 @@ func (s *stepStore) Extend(ctx context.Context, lease time.Duration, h ...driver
 		return nil, err
 	}
 	return through(losses{faults: s.faults, drop: s.faults.deaf()}, h, func(h []driver.Hold) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.Store.Extend(ctx, lease, h...)
 	})
 }
@@ -180,6 +190,7 @@ func (s *stepStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Ou
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, f, func(f []driver.Finish) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.Store.Finish(ctx, f...)
 	})
 	for i, o := range outcomes {
@@ -205,6 +216,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, w, func(w []driver.Work) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.committer.Commit(ctx, w...)
 	})
 	for i, o := range outcomes {
@@ -212,10 +224,10 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 			continue
 		}
 		key, id := s.names(w[i])
-		s.log.Add(trail.Entry{Kind: trail.Effect, Key: key, Message: id, Token: w[i].Finish.Hold.Token})
+		s.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: key, Message: id, Token: w[i].Finish.Hold.Token})
 		if w[i].Ack != nil {
 			s.keys.drop(w[i].Ack.Receipt)
-			s.log.Add(trail.Entry{Kind: "settled", Key: key, Message: id, Action: "ack", Outcome: "applied"})
+			s.log.Add(eventlog.Entry{Kind: "settled", Key: key, Message: id, Action: "ack", Outcome: "applied"})
 		}
 	}
 	for i, o := range outcomes {
@@ -227,7 +239,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 	return outcomes, err
 }
 
-// names tells key and message of a work; the message is known when its ack commits with it.
+// names returns key and message of a work; the message is known when its ack commits with it.
 func (s *stepStore) names(w driver.Work) (key, message string) {
 	key = w.Finish.Hold.Key.Raw
 	if w.Ack != nil {
@@ -238,7 +250,7 @@ func (s *stepStore) names(w driver.Work) (key, message string) {
 
 // Joins is the store's. Where acks get lost on their way, they travel by themselves, as to a queue that is elsewhere.
 func (s *stepStore) Joins(q driver.Queue) bool {
-	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
+	if s.faults.watched || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
 	}
 	return s.committer.Joins(q)

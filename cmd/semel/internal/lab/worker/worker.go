@@ -11,27 +11,27 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
-// Spec is what the parent tells a worker process: one JSON line on its standard input.
+// Spec is the configuration of a worker process: one JSON line on its standard input.
 type Spec struct {
 	Design plan.Design `json:"design"`
 	// Place is where queue, records and ledger are, Dir the folder of the run: markers, events files.
-	Place  rig.Place `json:"place"`
-	Dir    string    `json:"dir"`
-	Events string    `json:"events"`
+	URLs   place.URLs `json:"urls"`
+	Dir    string     `json:"dir"`
+	Events string     `json:"events"`
 
 	Seed    uint64       `json:"seed"`
 	Worker  int          `json:"worker"`
 	Life    int          `json:"life"`
 	Workers plan.Workers `json:"workers"`
 	// Live: a person may disturb the run (DropAckFile, DeafFile).
-	Live bool `json:"live,omitempty"`
+	Watched bool `json:"watched,omitempty"`
 	// Versions: the messages of a key replace each other.
 	Versions bool          `json:"versions"`
 	Wire     plan.Wire     `json:"wire"`
@@ -75,17 +75,15 @@ func run(stdin io.Reader) error {
 }
 
 func work(ctx context.Context, spec Spec) (err error) {
-	log, err := trail.Open(spec.Events, spec.Worker, spec.Life)
+	log, err := eventlog.Open(spec.Events, spec.Worker, spec.Life)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	defer trail.Watch(func(late time.Duration) {
-		log.Add(trail.Entry{Kind: trail.Delay, AfterMS: late.Milliseconds()})
-	})()
-	r, err := rig.Open(ctx, spec.Place, spec.Workers.Visibility)
+	defer eventlog.MeasureDelay(log.Delay)()
+	r, err := place.Open(ctx, spec.URLs, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop before it had begun
+		return nil // stopped before it had begun
 	}
 	if err != nil {
 		return err
@@ -96,12 +94,12 @@ func work(ctx context.Context, spec Spec) (err error) {
 		}
 	}()
 	if err := os.WriteFile(ReadyFile(spec.Dir, spec.Worker), nil, 0o600); err != nil {
-		return fmt.Errorf("say that it is ready: %w", err)
+		return fmt.Errorf("report that it is ready: %w", err)
 	}
-	w := &worker{spec: spec, rig: r, log: log, gate: newGate(spec.Strikes, spec.Worker, spec.Dir, log)}
+	w := &worker{spec: spec, place: r, log: log, gate: newGate(spec.Strikes, spec.Worker, spec.Dir, log)}
 	keys, faults := newKeyring(), newFaults(spec)
 	w.faults = faults
-	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults}
+	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults, visible: spec.Workers.Visibility}
 	committer, _ := driver.As[driver.Committer](r.Store)
 	w.store = &stepStore{Store: r.Store, committer: committer, gate: w.gate, log: log, keys: keys, faults: faults}
 	consume, ok := designs[spec.Design]
@@ -138,16 +136,16 @@ var designs = map[plan.Design]func(context.Context, *worker) error{
 
 type worker struct {
 	spec   Spec
-	rig    *rig.Rig
+	place  *place.Place
 	queue  *stepQueue
 	store  *stepStore
 	gate   *gate
-	log    *trail.Trail
+	log    *eventlog.Log
 	faults *faults
 }
 
-func (w *worker) effect(key string, o order, message string, attempt int) rig.Effect {
-	return rig.Effect{
+func (w *worker) effect(key string, o order, message string, attempt int) place.Effect {
+	return place.Effect{
 		Key: key, Amount: o.Amount, Version: o.Version, Message: message, Attempt: attempt,
 		Worker: w.spec.Worker, Life: w.spec.Life, PID: os.Getpid(), At: time.Now(),
 	}

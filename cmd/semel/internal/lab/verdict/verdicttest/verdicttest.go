@@ -1,4 +1,4 @@
-// Package verdicttest builds runs by hand, for tests of what is told about them.
+// Package verdicttest builds runs by hand, for tests of their timelines and reports.
 package verdicttest
 
 import (
@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
 // Fixture builds a run by hand: times are milliseconds.
 type Fixture struct {
-	Result play.Result
+	Result crew.Result
 	Plan   plan.Plan
 }
 
@@ -28,25 +28,25 @@ func New(g plan.Guard) *Fixture {
 }
 
 // At adds an entry, ms milliseconds after the start.
-func (f *Fixture) At(ms int, e trail.Entry) {
+func (f *Fixture) At(ms int, e eventlog.Entry) {
 	e.At = f.Result.Began.Add(time.Duration(ms) * time.Millisecond).UnixMicro()
 	f.Result.Entries = append(f.Result.Entries, e)
 }
 
 // Spawn starts a process.
 func (f *Fixture) Spawn(ms, worker, life int) {
-	f.At(ms, trail.Entry{Kind: trail.Spawn, Worker: worker, Life: life, PID: 100*worker + life})
+	f.At(ms, eventlog.Entry{Kind: eventlog.Spawn, Worker: worker, Life: life, PID: 100*worker + life})
 }
 
 // Gone ends it.
 func (f *Fixture) Gone(ms, worker, life int, how string) {
-	f.At(ms, trail.Entry{Kind: trail.Exit, Worker: worker, Life: life, Reason: how})
+	f.At(ms, eventlog.Entry{Kind: eventlog.Exit, Worker: worker, Life: life, Reason: how})
 }
 
 // Delivery is one received message; run and charge happen when their times are positive, settled too.
 func (f *Fixture) Delivery(worker, life int, key, message string, received, run, charge, settled int) {
-	e := trail.Entry{Worker: worker, Life: life, Key: key, Message: message}
-	add := func(ms int, kind string, change func(*trail.Entry)) {
+	e := eventlog.Entry{Worker: worker, Life: life, Key: key, Message: message}
+	add := func(ms int, kind string, change func(*eventlog.Entry)) {
 		n := e
 		n.Kind = kind
 		if change != nil {
@@ -54,23 +54,23 @@ func (f *Fixture) Delivery(worker, life int, key, message string, received, run,
 		}
 		f.At(ms, n)
 	}
-	add(received, "received", func(n *trail.Entry) { n.VisibleMS = 2000; n.Count = 1 })
+	add(received, "received", func(n *eventlog.Entry) { n.VisibleMS = 2000; n.Count = 1 })
 	if run > 0 {
 		add(run, "started", nil)
 	}
 	if charge > 0 {
 		add(charge, "ended", nil)
-		f.Result.Effects = append(f.Result.Effects, rig.Effect{
+		f.Result.Effects = append(f.Result.Effects, place.Effect{
 			ID: int64(len(f.Result.Effects) + 1), Key: key, Message: message, Amount: 100_000, Worker: worker, Life: life,
 			PID: 100*worker + life, At: f.Result.Began.Add(time.Duration(charge) * time.Millisecond),
 		})
 	}
 	if settled > 0 {
-		add(settled, "settled", func(n *trail.Entry) { n.Action, n.Outcome = "ack", "applied" })
+		add(settled, "settled", func(n *eventlog.Entry) { n.Action, n.Outcome = "ack", "applied" })
 	}
 }
 
-// Scenario is what the fixture plays.
+// Scenario is the scenario of the fixture.
 func Scenario() plan.Scenario {
 	return plan.Scenario{
 		Name:    "demo",
@@ -82,12 +82,12 @@ func Scenario() plan.Scenario {
 	}
 }
 
-// Tell judges the run and tells its story.
-func (f *Fixture) Tell(t *testing.T) verdict.Tale {
+// Timeline judges the run and returns its timeline.
+func (f *Fixture) Timeline(t *testing.T) verdict.RunTimeline {
 	t.Helper()
-	v := verdict.Verdict{Story: &verdict.Story{Scenario: Scenario()}}
+	v := verdict.Verdict{Timeline: &verdict.Timeline{Scenario: Scenario()}}
 	v.Add(Scenario(), f.Plan, f.Result)
-	return v.Story.Runs[0]
+	return v.Timeline.Runs[0]
 }
 
 // Broken is a run of the plain consumer with every cause of a second charge.
@@ -97,7 +97,7 @@ func Broken() *Fixture {
 	f.Spawn(0, 2, 1)
 	// killed after the effect, before the ack; then again by worker 2
 	f.Delivery(1, 1, "order-0001", "m-0001-1", 100, 110, 120, 0)
-	f.At(121, trail.Entry{Kind: trail.Struck, Worker: 1, Life: 1, Step: plan.AfterEffect, Key: "order-0001", Message: "m-0001-1"})
+	f.At(121, eventlog.Entry{Kind: eventlog.Struck, Worker: 1, Life: 1, Step: plan.AfterEffect, Key: "order-0001", Message: "m-0001-1"})
 	f.Gone(125, 1, 1, "killed")
 	f.Spawn(275, 1, 2)
 	f.Delivery(2, 1, "order-0001", "m-0001-1", 2105, 2110, 2120, 2121)
@@ -119,6 +119,6 @@ func Broken() *Fixture {
 
 // Sort orders the entries and the effects by time, as they are read.
 func (f *Fixture) Sort() {
-	slices.SortStableFunc(f.Result.Entries, func(a, b trail.Entry) int { return cmp.Compare(a.At, b.At) })
-	slices.SortStableFunc(f.Result.Effects, func(a, b rig.Effect) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(f.Result.Entries, func(a, b eventlog.Entry) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(f.Result.Effects, func(a, b place.Effect) int { return a.At.Compare(b.At) })
 }

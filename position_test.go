@@ -32,7 +32,7 @@ func (q logged) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 }
 
 // TestFM79_ADeadLetterKeepsItsPosition: the message of a dead letter that is sent again has another position, and its key.
-func TestFM79_ADeadDeadLetterKeepsItsPosition(t *testing.T) {
+func TestFM79_ADeadLetterKeepsItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string
 		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {

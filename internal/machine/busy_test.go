@@ -12,7 +12,7 @@ func failBusy(c *machine.Config) { c.FailBusy = true }
 
 // TestFM16_BusyFailIsADeadLetter: with FailBusy another message of a key in progress is dead-lettered, never just acked. The
 // message that repeats the run stays in the queue.
-func TestFM16_BusyFailIsADeadDeadLetter(t *testing.T) {
+func TestFM16_BusyFailIsADeadLetter(t *testing.T) {
 	grouped := grouped("1", "a", "g")
 	for name, c := range map[string]struct {
 		m          machine.Arrival

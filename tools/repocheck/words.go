@@ -24,14 +24,14 @@ func old(find, instead, fine string) oldWord {
 }
 
 var oldWords = []oldWord{
-	old(`letters?`, "dead letter", `dead[- _]?letters?|letters? (and|or) (a )?digits?|letters?, digits?|letter-spacing|hebrew letter|capital letters?|80 letters|is letter\b`),
+	old(`letters?`, "dead letter", `dead[- _]?letters?|letters? (and|or) (a )?digits?|letters?, digits?|letter-spacing|(hebrew|small) letter|capital letters?|80 letters|is letter\b`),
 	old(`mend|mends|mended|mending`, "fix; hint in output", ""),
 	old(`answer|answers|answered|answering|unanswered`, "return; a server responds; response, result", ""),
 	old(`in (the )?hand`, "in flight", ""),
 	old(`strand|strands|stranded|stranding`, "abandon", ""),
 	old(`without a word`, "expired, crashed", ""),
-	old(`promise|promises|promised`, "guarantee", `new Promise|awaitPromise`),
-	old(`front|fronts`, "cache, scan cursor, proxy", `in front\b|front[- ]?end|(move|push) ?to ?front\b|\.front\(`),
+	old(`promise|promises|promised`, "guarantee", `new promise|await promise`),
+	old(`front|fronts`, "cache, scan cursor, proxy", `in front\b|front[- ]?end|(move to|push) front\b|\.front\(`),
 	old(`former|formerly`, "previous", ""),
 	old(`mirror|mirrors|mirrored|mirroring`, "new key", `local mirror|output ?mirror`),
 	old(`rekey`, "keymigration", ""),

@@ -249,14 +249,14 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 		t.Errorf("%d of %d cases are in the advice", seen, len(cases))
 	}
 	for kind, want := range map[Kind]int{Standard: 5, FIFO: 5, Other: 5, SQLite: 3, Postgres: 3, Memory: 3} {
-		got := Answers(Input{Kind: kind})
+		got := Questions(Input{Kind: kind})
 		for _, a := range got {
 			if want == 3 && strings.Contains(fmt.Sprint(a), "DynamoDB") {
 				t.Errorf("%s: asks about DynamoDB: %q", kind, a.Question)
 			}
 		}
 		if len(got) != want {
-			t.Errorf("%s: %d answers, want %d", kind, len(got), want)
+			t.Errorf("%s: %d questions, want %d", kind, len(got), want)
 		}
 	}
 }

@@ -34,9 +34,9 @@ type advised struct {
 		Batch                      int         `json:"batch"`
 		GraceSeconds               float64     `json:"grace_seconds"`
 	} `json:"settings"`
-	Advice    []advice.Item   `json:"advice"`
-	Questions []advice.Answer `json:"questions"`
-	Command   string          `json:"command"`
+	Advice    []advice.Item     `json:"advice"`
+	Questions []advice.Question `json:"questions"`
+	Command   string            `json:"command"`
 }
 
 // adviseFlags are the flags of advise.
@@ -147,7 +147,7 @@ func liveQueue(ctx context.Context, raw string) (kind advice.Kind, live *advice.
 
 func proposal(in advice.Input) advised {
 	s := advice.Compute(in)
-	d := advised{Advice: advice.Items(in), Questions: advice.Answers(in)}
+	d := advised{Advice: advice.Items(in), Questions: advice.Questions(in)}
 	d.Settings.Kind = s.Kind
 	d.Settings.VisibilitySeconds, d.Settings.LeaseSeconds = s.Visibility.Seconds(), s.Lease.Seconds()
 	d.Settings.HeartbeatSeconds, d.Settings.MaxRuntimeSeconds = s.Heartbeat.Seconds(), s.MaxRuntime.Seconds()
@@ -220,7 +220,7 @@ func (d advised) text(w io.Writer) error {
 	}
 	b.WriteString("\nThe questions behind it\n")
 	for i, q := range d.Questions {
-		fmt.Fprintf(&b, "\n%d. %s\n   %s.\n", i+1, q.Question, q.Answer)
+		fmt.Fprintf(&b, "\n%d. %s\n   %s.\n", i+1, q.Question, q.Reply)
 		for _, c := range q.Cases {
 			fmt.Fprintf(&b, "   - %s: %s\n", c.When, c.Then)
 		}

@@ -130,7 +130,7 @@ func (s *trial) recorded(o *observed) error {
 
 var (
 	exited    = regexp.MustCompile(`handler exited (\d+)`)
-	responded = regexp.MustCompile(`handler (?:answered|responded) (\d+)`)
+	responded = regexp.MustCompile(`handler responded (\d+)`)
 )
 
 func exitOf(err string) exit {

@@ -6,10 +6,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Answer is a common question about idempotent consumers, with its answer for this input.
-type Answer struct {
+// Question is a common question about idempotent consumers, with the reply for this input.
+type Question struct {
 	Question string `json:"question"`
-	Answer   string `json:"answer"`
+	Reply    string `json:"reply"`
 	Cases    []Case `json:"cases,omitempty"`
 }
 
@@ -21,9 +21,9 @@ type Case struct {
 	Verdict string `json:"verdict,omitempty"`
 }
 
-// Answers returns the questions that concern the queue, those about DynamoDB only where the records may be there. Inputs change
+// Questions returns the questions that concern the queue, those about DynamoDB only where the records may be there. Inputs change
 // only the numbers in them.
-func Answers(in Input) []Answer {
+func Questions(in Input) []Question {
 	in = in.Assumed()
 	s := Compute(in)
 	beat := fmt.Sprintf("every %s: a third of the lease of %s, counted from the receive, so that two in a row may fail; what waits for "+
@@ -31,29 +31,29 @@ func Answers(in Input) []Answer {
 	if s.Heartbeat == 0 {
 		beat = "never, as you said: the visibility alone has to cover the longest run"
 	}
-	all := []Answer{
+	all := []Question{
 		{
 			Question: "What decides the visibility timeout?",
-			Answer: fmt.Sprintf("%s here. With a heartbeat: only how long a message may wait after a crash, so half a minute or a minute. "+
+			Reply: fmt.Sprintf("%s here. With a heartbeat: only how long a message may wait after a crash, so half a minute or a minute. "+
 				"Without one: the longest run of all that a worker has in flight. Under Lambda: six times the function's time limit and the "+
 				"batching window. More than the p99 is not enough: one run in a hundred would be doubled", Text(s.Visibility)),
 		},
-		{Question: "How often should the visibility be extended?", Answer: beat},
+		{Question: "How often should the visibility be extended?", Reply: beat},
 	}
 	if in.Kind.SQS() || in.Kind == Other {
-		all = append(all, Answer{
+		all = append(all, Question{
 			Question: "What should happen when the conditional write fails?",
-			Answer:   "look at the record that made it fail: it is one of these, and only the first and the last two of them end the message",
+			Reply:    "look at the record that made it fail: it is one of these, and only the first and the last two of them end the message",
 			Cases:    Conditions(),
-		}, Answer{
+		}, Question{
 			Question: "What else than DynamoDB can remember what was done?",
-			Answer:   "whatever decides in one atomic step and outlives the process; where it can commit together with the effect it is best",
+			Reply:    "whatever decides in one atomic step and outlives the process; where it can commit together with the effect it is best",
 			Cases:    alternatives(),
 		})
 	}
-	return append(all, Answer{
+	return append(all, Question{
 		Question: "How does this differ from only making the visibility timeout short?",
-		Answer: "a short timeout shows that a message comes again while its first run goes on; it prevents nothing. The heartbeat makes " +
+		Reply: "a short timeout shows that a message comes again while its first run goes on; it prevents nothing. The heartbeat makes " +
 			"that rare, the record makes it harmless: with a heartbeat alone a failed extension or a lost delete still doubles the effect, " +
 			"with a record alone every slow run is started twice and refused once",
 	})

@@ -149,7 +149,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return errors.New("semel: consumer is running already")
 	}
 	c.running = true
-	c.speed.start(time.Now(), handled(&c.summary))
+	c.summary = Summary{}
+	c.speed.start(time.Now())
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -228,7 +229,7 @@ type sample struct {
 
 const speedSpan = 5 * time.Second
 
-func (s *speedometer) start(now time.Time, n int64) { s.from, s.to = sample{now, n}, sample{now, n} }
+func (s *speedometer) start(now time.Time) { s.from, s.to = sample{at: now}, sample{at: now} }
 
 func (s *speedometer) note(now time.Time, n int64) {
 	if now.Sub(s.to.at) >= speedSpan {

@@ -206,7 +206,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestLoad tells how busy a consumer is, and nothing when it does not run.
+// TestLoad reports how busy a consumer is, and nothing when it does not run.
 func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
@@ -232,6 +232,19 @@ func TestLoad(t *testing.T) {
 		r.after(0)
 		if l = r.c.Load(); l.Busy != 0 || l.Paused || l.PerSecond != 0 {
 			t.Errorf("load %+v at the end", l)
+		}
+		r.send(msg("of the second run"))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.c.Run(ctx) }()
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if l = r.c.Load(); l.Busy != 1 || l.PerSecond != 0 {
+			t.Errorf("load %+v while the first message of a second run is running", l)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func TestViewsForPeople(t *testing.T) {
 			"[orders taken in flight " + escaped + " orders " + escaped + " ready x orders second waits for its group  orders later delayed ]"},
 		{"SELECT headers FROM semel_messages WHERE headers IS NOT NULL", `[{"h":"1"}]`},
 		{"SELECT queue, id, kind, tenant, key, reason, msg_id, size FROM semel_dead_letters",
-			"[orders l dead " + escaped + " " + escaped + " " + escaped + " " + escaped + " 5]"},
+			"[orders l failed " + escaped + " " + escaped + " " + escaped + " " + escaped + " 5]"},
 	} {
 		rows := look(x.sql)
 		if got := fmt.Sprint(rows); got != x.want {

@@ -36,9 +36,9 @@ async function main () {
   assert.deepEqual([...m.MessageAttributes.b.BinaryValue], [0, 255])
   await call('changeMessageVisibility', { QueueUrl, ReceiptHandle: m.ReceiptHandle, VisibilityTimeout: 0 })
   assert.deepEqual(await receive({ WaitTimeSeconds: 1 }), []) // one receive was enough
-  const [dead letter] = await receive({ QueueUrl: dead })
-  assert.equal(dead letter.Body, MessageBody)
-  await call('deleteMessage', { QueueUrl: dead, ReceiptHandle: dead letter.ReceiptHandle })
+  const [moved] = await receive({ QueueUrl: dead })
+  assert.equal(moved.Body, MessageBody)
+  await call('deleteMessage', { QueueUrl: dead, ReceiptHandle: moved.ReceiptHandle })
   const out = await call('sendMessageBatch', { QueueUrl, Entries: ['a', 'b', 'c'].map((b) => ({ Id: b, MessageBody: b === 'b' ? '\u0001' : b })) })
   assert.deepEqual(out.Successful.map((e) => e.Id), ['a', 'c'])
   assert.equal(out.Failed[0].Code, 'InvalidMessageContents')

@@ -18,8 +18,6 @@ GO ?= go
 TESTFLAGS ?=
 # Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
 ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
-# The packages whose tests take longest: they begin first, so that no processor waits for them at the end.
-SLOW := ./cmd/semel ./adapters/postgres ./adapters/sqlite ./adapters/aws/dynamodb
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
@@ -47,13 +45,13 @@ build: ## Build the binary: bin/semel
 .PHONY: test-quick
 test-quick: ## Vet and the short tests of all workspace modules: needs nothing but Go
 	$(GO) vet work
-	$(GO) test -short -p $(ATONCE) $(TESTFLAGS) $(SLOW) work
+	$(GO) test -short -p $(ATONCE) $(TESTFLAGS) work
 
 .PHONY: test
 test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
 	@export SEMEL_LEFT_OUT=$$(mktemp); trap 'rm -f "$$SEMEL_LEFT_OUT"' EXIT; \
 	$(GO) vet work; \
-	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) $(SLOW) work; \
+	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work; \
 	for dir in $(OUTSIDE) tools; do \
 		echo "test $$dir"; \
 		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \

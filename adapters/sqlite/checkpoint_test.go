@@ -94,6 +94,9 @@ func TestLogThatBeganAnewIsAsLong(t *testing.T) {
 // TestReaderKeepsTheLog: a reader that began before keeps the log from being carried over, which must neither stop the
 // writer nor be given up: once the reader is gone and something is written, it is done.
 func TestReaderKeepsTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a log of many megabytes")
+	}
 	const checkpoint = 200
 	db := openAt(t, filepath.Join(t.TempDir(), "semel.db"), Options{Checkpoint: checkpoint})
 	fillLog(t, db, 10)

@@ -77,6 +77,9 @@ func damage(db *DB) func(t testing.TB, k driver.Key) {
 
 // TestStoreSuiteRealClock uses short leases and real waits, on a sample of the cells: TestStoreSuite compares all.
 func TestStoreSuiteRealClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short runs the suites once, in virtual time")
+	}
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
 		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db), Sample: semeltest.Sampled(11)}
@@ -93,6 +96,9 @@ func TestQueueSuite(t *testing.T) {
 }
 
 func TestQueueSuiteRealClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short runs the suites once, in virtual time")
+	}
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
 		o := Options{Visibility: 500 * time.Millisecond}
 		db := openFor(t, o)

@@ -87,6 +87,9 @@ func causes(r *verify.Report) []verify.Cause {
 
 // Effects that commit with the record pass, whatever goes wrong; the same SQL outside of its transaction does not.
 func TestVerifyHandlers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs hundreds of schedules on files")
+	}
 	own := func(ctx context.Context, db *sql.DB) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {

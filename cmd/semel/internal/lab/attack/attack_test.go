@@ -203,6 +203,9 @@ func show(t *testing.T, rep attack.Report) {
 
 // TestGoodHandlerHolds is the handler that does what docs/worker.md says: no attack breaks it.
 func TestGoodHandlerHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short attacks a few handlers only")
+	}
 	t.Parallel()
 	const timeout = time.Minute
 	rep, got := run(t, attack.Options{Argv: handler(t, "good"), Timeout: timeout})
@@ -245,6 +248,9 @@ func TestConstantKey(t *testing.T) {
 
 // TestTakeoverOnce: with it a run in doubt is not repeated, and nothing doubles that has no key.
 func TestTakeoverOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short attacks a few handlers only")
+	}
 	t.Parallel()
 	rep, got := run(t, attack.Options{
 		Argv: handler(t, "bare"), Work: []string{"--takeover", "once"}, Only: []string{"kill-after", "worker-killed"},
@@ -324,6 +330,9 @@ func endpoint(t *testing.T, keyed bool) (url string, ready func(string)) {
 
 // TestEndpoints attacks handlers behind a URL.
 func TestEndpoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short attacks a few handlers only")
+	}
 	t.Run("keyed", func(t *testing.T) {
 		t.Parallel()
 		url, ready := endpoint(t, true)
@@ -372,6 +381,9 @@ func TestEndpoints(t *testing.T) {
 
 // TestGuardOff: the consumer that people write by hand doubles what semel holds.
 func TestGuardOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short attacks a few handlers only")
+	}
 	t.Parallel()
 	rep, got := run(t, attack.Options{
 		Argv: handler(t, "good"), Guards: []string{"off"}, Only: []string{"redelivery", "concurrent", "worker-killed",

@@ -156,15 +156,17 @@ func (m *Machine) flowOn(p *pool) {
 // flowPools checks the pools with waiting items.
 func (m *Machine) flowPools() {
 	m.poolAt = never
+	// An item that starts lets the next one of its group wait for another pool, which joins m.blocked meanwhile.
 	all := m.blocked
-	m.blocked = m.blocked[:0]
+	m.blocked, m.spare = m.spare, nil
 	for _, p := range all {
 		m.flowOn(p)
 		if p.blocked = p.waiting.len() > 0; p.blocked {
 			m.blocked = append(m.blocked, p)
 		}
 	}
-	clear(all[len(m.blocked):])
+	clear(all)
+	m.spare = all[:0]
 }
 
 // take charges an item that is about to run to the limits.

@@ -212,6 +212,33 @@ func TestPoolsAreRefundedWhatIsNotRun(t *testing.T) {
 	}
 }
 
+// batch runs the open transaction that is asked for, if any, and returns the ids of its messages.
+func (r *fixture) batch() (ran []string) {
+	r.t.Helper()
+	if r.has(machine.ActionBegin) == 0 {
+		return nil
+	}
+	b := r.take(machine.ActionBegin)
+	grants := make([]driver.Grant, len(b.Claims))
+	for i, c := range b.Claims {
+		grants[i] = r.acquired(c)
+	}
+	r.step(machine.Event{Kind: machine.Begun, Items: b.Items, Claims: b.Claims, Grants: grants, Sent: r.now})
+	a := r.take(machine.ActionRun)
+	seen := map[string]int{}
+	for _, it := range a.Items {
+		ran = append(ran, it.ID)
+		if seen[it.Pool]++; seen[it.Pool] > 1 {
+			r.t.Errorf("%d of pool %s in one batch", seen[it.Pool], it.Pool)
+		}
+	}
+	r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Results: make([]machine.Result, len(a.Items))})
+	c := r.take(machine.ActionCommit)
+	r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
+	r.settle(driver.Applied)
+	return ran
+}
+
 // TestPoolsKeepOrder: an ordered group whose head waits for its pool waits with it, in a batch too.
 func TestPoolsKeepOrder(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) {
@@ -225,28 +252,7 @@ func TestPoolsKeepOrder(t *testing.T) {
 	r.receive(pooled("x", "A"), group("1", "A"), group("2", "B"), pooled("y", "B"))
 	var ran []string
 	for range 4 {
-		if r.has(machine.ActionBegin) == 0 {
-			break
-		}
-		b := r.take(machine.ActionBegin)
-		grants := make([]driver.Grant, len(b.Claims))
-		for i, c := range b.Claims {
-			grants[i] = r.acquired(c)
-		}
-		r.step(machine.Event{Kind: machine.Begun, Items: b.Items, Claims: b.Claims, Grants: grants, Sent: r.now})
-		a := r.take(machine.ActionRun)
-		results := make([]machine.Result, len(a.Items))
-		seen := map[string]int{}
-		for _, it := range a.Items {
-			ran = append(ran, it.ID)
-			if seen[it.Pool]++; seen[it.Pool] > 1 {
-				t.Errorf("%d of pool %s in one batch", seen[it.Pool], it.Pool)
-			}
-		}
-		r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Results: results})
-		c := r.take(machine.ActionCommit)
-		r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
-		r.settle(driver.Applied)
+		ran = append(ran, r.batch()...)
 	}
 	at := map[string]int{}
 	for i, id := range ran {
@@ -254,6 +260,30 @@ func TestPoolsKeepOrder(t *testing.T) {
 	}
 	if len(ran) != 4 || at["1"] > at["2"] {
 		t.Fatalf("ran %v", ran)
+	}
+}
+
+// TestPoolsOfOneGroup: the item that a pool lets start is followed in its group by one of another pool, which has to wait then.
+// No pool is forgotten for it.
+func TestPoolsOfOneGroup(t *testing.T) {
+	r := newFixture(t, func(c *machine.Config) {
+		c.Mode, c.Batched, c.Batch, c.PoolEvery, c.PoolBurst = machine.Open, true, 8, 10*time.Second, 1
+	})
+	group := func(id, pool string) machine.Arrival {
+		a := pooled(id, pool)
+		a.Group = "g"
+		return a
+	}
+	r.receive(pooled("a0", "A"))
+	ran := r.batch()
+	r.live(5 * time.Second)
+	r.receive(pooled("b0", "B"), group("1", "A"), group("2", "B"), pooled("a1", "A"))
+	for range 30 {
+		ran = append(ran, r.batch()...)
+		r.live(time.Second)
+	}
+	if got := fmt.Sprint(ran); got != "[a0 b0 1 2 a1]" {
+		t.Errorf("ran %s", got)
 	}
 }
 

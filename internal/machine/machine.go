@@ -343,6 +343,7 @@ type Machine struct {
 	pools   map[string]*pool
 	idle    []idlePool    // in the order in which they became idle
 	blocked []*pool       // pools with waiting items
+	spare   []*pool       // the buffer that blocked had before, empty
 	poolAt  time.Duration // when an item of one of them may start
 	waiting int           // items that wait for their pool
 	// following counts the local duplicates of running items.

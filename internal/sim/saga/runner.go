@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -64,7 +65,8 @@ func newRunner(w *world, g driver.Grant) *runner {
 	a.MaxAttempts = maxAttempts
 	r.next, _ = iter.Pull(func(yield func(*call) bool) {
 		r.yield = yield
-		r.err = steps.With(ctx, a, w.function(r), steps.Retry(2, 100*time.Millisecond, 5), steps.WithSleep(r.sleep))
+		r.err = steps.With(ctx, a, w.function(r), steps.Retry(2, 100*time.Millisecond, 5), steps.WithSleep(r.sleep),
+			steps.Logger(slog.New(slog.DiscardHandler)))
 	})
 	return r
 }

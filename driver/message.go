@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -143,6 +145,17 @@ type Settlement struct {
 	// Close is the ID of a dead letter to remove with an Ack: the uncertain dead letter of a record whose late completion was
 	// accepted. It is no error if that dead letter does not exist.
 	Close string
+}
+
+// Check refuses a settlement that no queue could carry out: an unknown action, or Dead without a dead letter.
+func (s *Settlement) Check() error {
+	switch {
+	case s.Action > Dead:
+		return fmt.Errorf("action %d is unknown", s.Action)
+	case s.Action == Dead && (s.DeadLetter == nil || s.DeadLetter.ID == ""):
+		return errors.New("action dead needs a dead letter with an ID")
+	}
+	return nil
 }
 
 // DeadLetterKind is the reason why a message became a dead letter.

@@ -44,13 +44,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if rc, ok := s.Receipt.(*receipt); !ok || rc.q.messages != q.messages {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
-	}
-	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
-		return fmt.Errorf("action dead needs a dead letter with an ID")
-	}
-	return nil
+	return s.Check()
 }
 
 func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {

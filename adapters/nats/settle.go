@@ -83,14 +83,10 @@ func (q *Queue) check(s *driver.Settlement) error {
 	switch {
 	case !ok || rc.q != q:
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
-	case s.Action > driver.Dead:
-		return fmt.Errorf("action %d is unknown", s.Action)
 	case s.Action == driver.Dead && q.box == nil:
 		return fmt.Errorf("action dead: there is no bucket %q for dead letters (semel queue create makes it): %w", q.o.Bucket, driver.ErrUnsupported)
-	case s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == ""):
-		return errors.New("action dead needs a dead letter with an ID")
 	}
-	return nil
+	return s.Check()
 }
 
 // Extend keeps deliveries from others for AckWait from now. It ignores visible, because the server knows no other time. The

@@ -73,7 +73,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	if err := rowstore.CheckSettlement(s); err != nil || s.Action != driver.Dead {
+	if err := s.Check(); err != nil || s.Action != driver.Dead {
 		return err
 	}
 	return checkDeadLetter(s.DeadLetter)

@@ -61,7 +61,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	return rowstore.CheckSettlement(s)
+	return s.Check()
 }
 
 // settle ends deliveries of one queue inside the transaction.

@@ -121,13 +121,7 @@ func (q *queue) check(s *driver.Settlement) error {
 	if _, err := q.receiptOf(s.Receipt); err != nil {
 		return err
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
-	}
-	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
-		return errors.New("action dead needs a dead letter with an ID")
-	}
-	return nil
+	return s.Check()
 }
 
 // Receipt is the interface of receipts for [Keep]: they remember the ID of the dead letter that was written for the delivery.

@@ -3,7 +3,6 @@ package rowstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -55,17 +54,6 @@ func Queues(ctx context.Context, db DB) (out []string, err error) {
 	err = db.Read(ctx, func(r Row) error { out = append(out, r.Text(0)); return nil }, "SELECT name FROM semel_queue")
 	slices.Sort(out)
 	return out, Wrap(err, "list queues")
-}
-
-// CheckSettlement refuses settlements that no queue could carry out.
-func CheckSettlement(s *driver.Settlement) error {
-	switch {
-	case s.Action > driver.Dead:
-		return fmt.Errorf("action %d is unknown", s.Action)
-	case s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == ""):
-		return errors.New("action dead needs a dead letter with an ID")
-	}
-	return nil
 }
 
 // CheckWork refuses effects other than statements, acknowledgements that ack refuses, and messages to no queue. It clears

@@ -80,19 +80,10 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
-	}
-	if s.Action != driver.Dead {
-		return nil
-	}
-	if q.dlq == nil {
+	if s.Action == driver.Dead && q.dlq == nil {
 		return fmt.Errorf("action dead: the queue has neither a redrive policy nor Options.DeadLetters: %w", driver.ErrUnsupported)
 	}
-	if s.DeadLetter == nil || s.DeadLetter.ID == "" {
-		return errors.New("action dead needs a dead letter with an ID")
-	}
-	return nil
+	return s.Check()
 }
 
 // putDeadLetters writes dead letters, a few at once, and deletes the messages of those that are written. A dead letter is

@@ -18,6 +18,7 @@ GO ?= go
 TESTFLAGS ?=
 # Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
 ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# They run with -vet=off, because go vet has seen all packages before.
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
@@ -45,18 +46,24 @@ build: ## Build the binary: bin/semel
 .PHONY: test-quick
 test-quick: ## Vet and the short tests of all workspace modules: needs nothing but Go
 	$(GO) vet work
-	$(GO) test -short -p $(ATONCE) $(TESTFLAGS) work
+	$(GO) test -vet=off -short -p $(ATONCE) $(TESTFLAGS) work
 
 .PHONY: test
-test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
+test: ## All tests, in shuffled order: the workspace and, at the same time, the modules outside (servers, oracles, browser)
 	@export SEMEL_LEFT_OUT=$$(mktemp); trap 'rm -f "$$SEMEL_LEFT_OUT"' EXIT; \
-	$(GO) vet work; \
-	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work; \
-	for dir in $(OUTSIDE) tools; do \
-		echo "test $$dir"; \
-		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
-	done; \
+	$(MAKE) --no-print-directory -k -j2 test-work test-outside; \
 	sort -u "$$SEMEL_LEFT_OUT"
+
+.PHONY: test-work
+test-work:
+	@$(GO) vet work
+	@$(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work
+
+.PHONY: test-outside
+test-outside:
+	@export GOWORK=off; for dir in $(OUTSIDE) tools; do \
+		(cd $$dir; $(GO) vet ./...; $(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
+	done
 
 .PHONY: nightly
 nightly: ## make test at full length (every cell, every scenario on every place), the simulator, the long measures

@@ -32,6 +32,9 @@ func smallBodies(n int) []string {
 // the same content spelled otherwise is the same message. A hash of 32 bits, or one that is poor on short input, drops
 // some of them.
 func TestS1_32_FM53_ManySmallBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: 90,000 messages")
+	}
 	const distinct, again = 90_000, 1000
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -86,6 +86,9 @@ func others(t *testing.T, n int, before func(r *fixture), handle func(a *semel.A
 // TestParkedVersionsStarveNobody: a thousand versions of one entity wait, for a predecessor that never comes or for one that
 // runs for long; the messages of others take about as long as without them.
 func TestParkedVersionsStarveNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: thousands of versions")
+	}
 	const n = 200
 	waiting := func(from int) func(r *fixture) {
 		return func(r *fixture) {

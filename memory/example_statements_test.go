@@ -21,7 +21,7 @@ func ExampleWithStatements() {
 	if err := queue.Send(ctx, semel.Message{ID: "o-1"}, semel.Message{ID: "o-1"}, semel.Message{ID: "o-2"}); err != nil {
 		panic(err)
 	}
-	c, err := semel.New(semel.Config{Queue: queue, Store: db.Store(), Handler: charge, Limit: 3})
+	c, err := semel.New(semel.Config{Queue: queue, Store: db.Store(), Handler: charge, Limit: 3, Concurrency: 1})
 	if err != nil {
 		panic(err)
 	}

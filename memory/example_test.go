@@ -47,7 +47,7 @@ func Example() {
 		}
 	}
 	consumer, err := semel.New(semel.Config{
-		Queue: queue, Store: store, Limit: 3,
+		Queue: queue, Store: store, Limit: 3, Concurrency: 1,
 		Handler: semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
 			tx.Append("payments", a.Key.Raw)
 			return nil

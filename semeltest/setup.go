@@ -40,10 +40,13 @@ type StoreSetup struct {
 func Nightly() bool { return os.Getenv("SEMEL_NIGHTLY") != "" }
 
 // Sampled is a StoreSetup.Sample for a suite that repeats another one on a different clock or layout: one of n cells, all
-// of them in nightly runs.
+// of them in nightly runs, one of 4n with -short. Other tests divide their load by it.
 func Sampled(n int) int {
-	if Nightly() {
+	switch {
+	case Nightly():
 		return 1
+	case testing.Testing() && testing.Short():
+		return 4 * n
 	}
 	return n
 }

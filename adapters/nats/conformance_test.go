@@ -36,7 +36,7 @@ func fresh(t testing.TB, nc *nats.Conn, o CreateOptions) *Queue {
 		if err := q.js.DeleteStream(ctx, stream); err != nil {
 			t.Logf("remove stream %s: %v", stream, err)
 		}
-		if _, ok := q.box.(*deadLetters); ok {
+		if q.box != nil {
 			if err := q.js.DeleteKeyValue(ctx, Bucket(stream)); err != nil {
 				t.Logf("remove the bucket of %s: %v", stream, err)
 			}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,10 +12,9 @@ import (
 
 // CreateOptions of [Create]. The zero value is the documented default.
 type CreateOptions struct {
-	// Options name the consumer and the bucket. A Subject becomes the filter of a consumer that is made.
+	// Options name the consumer and the bucket. Subject is that of a stream that is made, and defaults to the stream's name. In
+	// an existing stream it is the filter of a consumer that is made.
 	Options
-	// Subjects of a stream that is made. Default to Options.Subject, else to the stream's name.
-	Subjects []string
 	// Visibility is the AckWait of a consumer that is made. Defaults to 30 s.
 	Visibility time.Duration
 	// Retention is the MaxAge of a stream that is made. Defaults to forever.
@@ -40,45 +37,36 @@ func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*q.o.CallTimeout)
 	defer cancel()
+	filter := o.Subject
 	s, err := q.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		subjects := o.Subjects
-		if len(subjects) == 0 {
-			subjects = []string{cmp.Or(o.Subject, stream)}
-		}
+		filter = ""
 		s, err = q.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: stream, Subjects: subjects, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
-			Storage: jetstream.FileStorage, MaxAge: o.Retention, Replicas: max(o.Replicas, 1), AllowDirect: true,
+			Name: stream, Subjects: []string{cmp.Or(o.Subject, stream)}, Retention: jetstream.WorkQueuePolicy,
+			Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, MaxAge: o.Retention,
+			Replicas: max(o.Replicas, 1), AllowDirect: true,
 		})
 	}
 	if err != nil {
-		return q.explain(fmt.Sprintf("make stream %q for", stream), err)
+		return q.explain("make the stream of", err)
 	}
-	config := s.CachedInfo().Config
 	if _, err = s.Consumer(ctx, q.o.Consumer); errors.Is(err, jetstream.ErrConsumerNotFound) {
-		c := jetstream.ConsumerConfig{
+		_, err = s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 			Durable: q.o.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: cmp.Or(o.Visibility, 30*time.Second), MaxDeliver: -1,
-			MaxAckPending: maxAckPending, DeliverPolicy: jetstream.DeliverAllPolicy,
-		}
-		if !slices.Equal(config.Subjects, []string{o.Subject}) {
-			c.FilterSubject = o.Subject
-		}
-		_, err = s.CreateConsumer(ctx, c)
+			MaxAckPending: maxAckPending, DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubject: filter,
+		})
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrNotPullConsumer) { // Open says what is wrong with what exists
+	if err != nil {
 		return q.explain("make", err)
-	}
-	if o.DeadLetters != nil {
-		return nil
 	}
 	if _, err = q.js.KeyValue(ctx, q.o.Bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = q.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: q.o.Bucket, Description: "dead letters of stream " + stream, Storage: jetstream.FileStorage,
-			Replicas: config.Replicas, History: 1,
+			Replicas: s.CachedInfo().Config.Replicas, History: 1,
 		})
 	}
 	if err != nil {
-		return explain(nc, fmt.Sprintf("nats: make bucket %q for dead letters", q.o.Bucket), err)
+		return q.explain("make the bucket for dead letters of", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -18,12 +18,10 @@ import (
 // deadLetters keeps the dead letters of a queue in a key-value bucket. CONSUMER.ID has the dead letter as JSON, behind the number
 // of its further pieces (a uvarint). One that is larger than the server takes has its other pieces under CONSUMER.ID.1 and so on.
 type deadLetters struct {
+	q      *Queue
 	kv     jetstream.KeyValue
 	stream jetstream.Stream // the bucket's
 	prefix string           // of keys: the consumer
-	most   int              // bytes of one piece
-	queue  string
-	clock  func() time.Time
 }
 
 // stored is a dead letter with what JSON would change apart: texts of any bytes.
@@ -40,19 +38,14 @@ func openBox(ctx context.Context, q *Queue) (*deadLetters, error) {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil //nolint:nilnil // a queue may be without
 	}
-	var stream jetstream.Stream
+	b := &deadLetters{q: q, kv: kv, prefix: token(q.o.Consumer)}
 	if err == nil {
-		stream, err = q.js.Stream(ctx, "KV_"+q.o.Bucket)
+		b.stream, err = q.js.Stream(ctx, "KV_"+q.o.Bucket)
 	}
 	if err != nil {
-		return nil, explain(q.nc, fmt.Sprintf("nats: open bucket %q for dead letters", q.o.Bucket), err)
+		return nil, q.explain("open the bucket for dead letters of", err)
 	}
-	most := q.nc.MaxPayload()
-	if n := stream.CachedInfo().Config.MaxMsgSize; n > 0 {
-		most = min(most, int64(n))
-	}
-	most -= 1024 // headers of the request count, too
-	return &deadLetters{kv, stream, token(q.o.Consumer), int(most), q.name(), q.o.clock}, nil
+	return b, nil
 }
 
 func (b *deadLetters) key(id string) string { return b.prefix + "." + token(id) }
@@ -69,16 +62,14 @@ func (b *deadLetters) PutDeadLetter(ctx context.Context, l driver.DeadLetter) er
 	if l.ID == "" {
 		return errors.New("nats: put dead letter: it has no ID")
 	}
-	l.DeadAt = b.clock()
-	if l.Message.Queue == "" {
-		l.Message.Queue = b.queue
-	}
+	l.DeadAt = b.q.o.clock()
+	l.Message.Queue = cmp.Or(l.Message.Queue, b.q.name())
 	s := stored{l, []byte(l.Version), []byte(l.Key.Raw), []byte(l.Reason)}
 	s.DeadLetter.Version, s.DeadLetter.Key.Raw, s.DeadLetter.Reason = "", "", ""
 	text, err := json.Marshal(s)
-	pieces := slices.Collect(slices.Chunk(text, b.most))
+	pieces := slices.Collect(slices.Chunk(text, max(int(b.q.nc.MaxPayload())-1024, 512))) // headers count, too
 	for i := 1; i < len(pieces) && err == nil; i++ {
-		_, err = b.kv.Put(ctx, b.piece(b.key(l.ID), i), pieces[i])
+		_, err = b.kv.Put(ctx, piece(b.key(l.ID), i), pieces[i])
 	}
 	if err == nil {
 		first := binary.AppendUvarint(nil, uint64(len(pieces)-1))
@@ -90,14 +81,14 @@ func (b *deadLetters) PutDeadLetter(ctx context.Context, l driver.DeadLetter) er
 	return b.failed("put dead letter "+l.ID, err)
 }
 
-func (b *deadLetters) piece(key string, n int) string { return key + "." + strconv.Itoa(n) }
+func piece(key string, n int) string { return key + "." + strconv.Itoa(n) }
 
 // decode reads an entry with its further pieces.
 func (b *deadLetters) decode(ctx context.Context, e jetstream.KeyValueEntry) (driver.DeadLetter, error) {
 	n, size := binary.Uvarint(e.Value())
 	text := slices.Clone(e.Value()[max(size, 0):])
-	for i := range n {
-		p, err := b.kv.Get(ctx, b.piece(e.Key(), int(i)+1)) //nolint:gosec // as it was written
+	for i := range int(n) { //nolint:gosec // as it was written
+		p, err := b.kv.Get(ctx, piece(e.Key(), i+1))
 		if err != nil {
 			return driver.DeadLetter{}, b.failed(fmt.Sprintf("read piece %d of dead letter %s", i+1, e.Key()), err)
 		}

@@ -27,11 +27,8 @@ func readSync(ctx context.Context, nc *nats.Conn, o Options) syncInfo {
 	if o.Monitor != "" {
 		ctx, cancel := context.WithTimeout(ctx, o.CallTimeout)
 		defer cancel()
-		if found, err := askMonitor(ctx, nc, strings.TrimSuffix(o.Monitor, "/")+"/varz"); err != nil {
+		if err := s.ask(ctx, strings.TrimSuffix(o.Monitor, "/")+"/varz", nc.ConnectedServerId()); err != nil {
 			o.Logger.Warn("how often the NATS server syncs could not be read", "err", err)
-		} else {
-			s = *found
-			s.known = true
 		}
 	}
 	if s.Every <= 0 { // servers before 2.10 do not report it
@@ -40,14 +37,15 @@ func readSync(ctx context.Context, nc *nats.Conn, o Options) syncInfo {
 	return s
 }
 
-func askMonitor(ctx context.Context, nc *nats.Conn, url string) (*syncInfo, error) {
+// ask reads what the server with the given ID says of itself.
+func (s *syncInfo) ask(ctx context.Context, url, server string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer res.Body.Close()
 	var v struct {
@@ -55,14 +53,14 @@ func askMonitor(ctx context.Context, nc *nats.Conn, url string) (*syncInfo, erro
 		JetStream struct{ Config *syncInfo } `json:"jetstream"`
 	}
 	switch err = json.NewDecoder(res.Body).Decode(&v); {
-	case err != nil || res.StatusCode != http.StatusOK || v.ID == "":
-		return nil, fmt.Errorf("%s responded %s, which is not what a NATS server says of itself", url, res.Status)
-	case v.ID != nc.ConnectedServerId():
-		return nil, fmt.Errorf("%s is another server than the one that is connected (%s)", url, nc.ConnectedServerName())
-	case v.JetStream.Config == nil:
-		return nil, fmt.Errorf("%s says nothing of JetStream", url)
+	case err != nil || v.JetStream.Config == nil:
+		return fmt.Errorf("%s responded %s, which is not what a NATS server with JetStream says of itself", url, res.Status)
+	case v.ID != server:
+		return fmt.Errorf("%s is another server than the one that is connected (%s)", url, server)
 	}
-	return v.JetStream.Config, nil
+	*s = *v.JetStream.Config
+	s.known = true
+	return nil
 }
 
 // durability is what the queue says of acknowledged messages.

@@ -25,7 +25,7 @@ type Queue struct {
 	api    string // the prefix of JetStream's subjects
 	stream string
 	o      Options
-	box    driver.DeadLetterQueue
+	box    *deadLetters // nil: there is no bucket
 	sync   syncInfo
 	is     atomic.Pointer[settings] // as they were read last
 }
@@ -38,23 +38,24 @@ type settings struct {
 	read     time.Time // by Options.clock
 }
 
-// filters are the subjects that the consumer gets; none = all of the stream.
+// filters are the subjects that the consumer gets.
 func (s *settings) filters() []string {
-	if s.consumer.FilterSubject != "" {
+	switch {
+	case s.consumer.FilterSubject != "":
 		return []string{s.consumer.FilterSubject}
+	case len(s.consumer.FilterSubjects) > 0:
+		return s.consumer.FilterSubjects
 	}
-	return s.consumer.FilterSubjects
+	return []string{">"}
 }
 
-// connect checks the options and talks to no server yet.
-func connect(nc *nats.Conn, stream string, o Options) (q *Queue, err error) {
-	q = &Queue{nc: nc, stream: stream, api: jetstream.DefaultAPIPrefix}
-	if q.o, err = o.withDefaults(stream); err != nil {
-		return nil, err
-	}
+// connect talks to no server yet.
+func connect(nc *nats.Conn, stream string, o Options) (*Queue, error) {
+	q := &Queue{nc: nc, stream: stream, o: o.withDefaults(stream), api: jetstream.DefaultAPIPrefix}
 	if o.Domain != "" {
 		q.api = "$JS." + o.Domain + ".API."
 	}
+	var err error
 	q.js, err = jetstream.NewWithAPIPrefix(nc, q.api, jetstream.WithDefaultTimeout(q.o.CallTimeout))
 	return q, err
 }
@@ -76,78 +77,58 @@ func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue,
 		return nil, err
 	}
 	q.sync = readSync(ctx, nc, q.o)
-	if q.box = o.DeadLetters; q.box == nil {
-		box, err := openBox(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		if box != nil {
-			q.box = box
-		}
-	}
-	return q, nil
+	q.box, err = openBox(ctx, q)
+	return q, err
 }
 
 // read reads the settings and refuses those that semel cannot work with.
 func (q *Queue) read(ctx context.Context) (*settings, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
-	defer cancel()
-	s := settings{read: q.o.clock()}
-	stream, err := q.js.Stream(ctx, q.stream)
+	read := q.o.clock()
+	stream, consumer, err := q.look(ctx)
 	if err != nil {
-		return nil, q.explain("look up", err)
+		return nil, err
 	}
-	s.stream, s.created = stream.CachedInfo().Config, stream.CachedInfo().Created
-	switch c, err := stream.Consumer(ctx, q.o.Consumer); {
-	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		s.consumer.DeliverSubject = "of a push consumer, which the client does not show"
-	case err != nil:
-		return nil, q.explain("look up", err)
-	default:
-		s.consumer = c.CachedInfo().Config
-	}
-	return &s, q.refuse(&s.consumer)
-}
-
-func (q *Queue) refuse(c *jetstream.ConsumerConfig) error {
+	info, c := stream.CachedInfo(), &consumer.Config
 	var problem, fix string
 	switch {
-	case c.DeliverSubject != "":
-		problem, fix = "pushes", "name a pull consumer (consumer= in a URL)"
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
 		problem = fmt.Sprintf("has the ack policy %v, which acknowledges messages that were not handled", c.AckPolicy)
 		fix = "make one with the policy explicit"
 	case c.HeadersOnly:
 		problem, fix = "delivers headers without bodies (headers_only)", "make one without that"
-	case c.PriorityPolicy != jetstream.PriorityPolicyNone:
-		problem, fix = "has a priority policy", "make one without that"
-	case c.AckWait <= 0:
-		problem, fix = "has no ack wait", "set one, such as 30s"
 	case c.MaxDeliver > 0 && !q.o.AcceptMaxDeliver:
 		problem = fmt.Sprintf("has MaxDeliver %d: a message that was delivered that often is delivered to nobody and stays in the stream",
 			c.MaxDeliver)
 		fix = "set it to -1 (nats consumer edit --max-deliver=-1; semel counts attempts itself), or accept it (max_deliver=accept in a URL)"
 	default:
-		return nil
+		return &settings{info.Config, info.Created, *c, read}, nil
 	}
-	return fmt.Errorf("nats: consumer %q of stream %q %s; Try: %s", q.o.Consumer, q.stream, problem, fix)
+	return nil, fmt.Errorf("nats: consumer %q of stream %q %s; Try: %s", q.o.Consumer, q.stream, problem, fix)
+}
+
+// look reads the states of stream and consumer.
+func (q *Queue) look(ctx context.Context) (stream jetstream.Stream, info *jetstream.ConsumerInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
+	defer cancel()
+	if stream, err = q.js.Stream(ctx, q.stream); err == nil {
+		var c jetstream.Consumer
+		if c, err = stream.Consumer(ctx, q.o.Consumer); err == nil {
+			return stream, c.CachedInfo(), nil
+		}
+	}
+	return nil, nil, q.explain("look up", err)
 }
 
 // target finds the subject that Send publishes to.
 func (q *Queue) target(is *settings) error {
-	subjects, filters, wanted := is.stream.Subjects, is.filters(), q.o.Subject
-	var problem string
+	subjects, wanted := is.stream.Subjects, q.o.Subject
 	switch {
 	case wanted == "" && len(subjects) == 1 && !wild(subjects[0]):
 		q.o.Subject = subjects[0]
 	case wanted == "", wild(wanted):
-	case !matchesAny(subjects, wanted):
-		problem = fmt.Sprintf("and stream %q keeps %s", q.stream, strings.Join(subjects, ", "))
-	case len(filters) > 0 && !matchesAny(filters, wanted):
-		problem = fmt.Sprintf("which consumer %q does not get: its filter is %s", q.o.Consumer, strings.Join(filters, ", "))
-	}
-	if problem != "" {
-		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, %s", wanted, problem)
+	case !matchesAny(subjects, wanted), !matchesAny(is.filters(), wanted):
+		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q; stream %q keeps %s, and consumer %q gets %s", wanted,
+			q.stream, strings.Join(subjects, ", "), q.o.Consumer, strings.Join(is.filters(), ", "))
 	}
 	return nil
 }
@@ -191,36 +172,35 @@ func (q *Queue) name() string {
 }
 
 // DeadLetterQueue returns the place for dead letters; nil if there is none.
-func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
+func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue {
+	if q.box == nil {
+		return nil
+	}
+	return q.box
+}
 
-// explain words an error of the server: what is missing, in which parameter, and what to do.
+// explain words an error of the server: what failed, the parameters that it depends on, and what to do.
 func (q *Queue) explain(doing string, err error) error {
-	what := fmt.Sprintf("nats: %s consumer %q of stream %q", doing, q.o.Consumer, q.stream)
-	const makeIt = "make it with semel queue create"
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return fmt.Errorf("%s: there is no stream %q (queue= in a URL): %w; Try: %s", what, q.stream, ErrNotFound, makeIt)
-	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist):
-		return fmt.Errorf("%s: there is no such consumer (consumer= in a URL): %w; Try: %s", what, ErrNotFound, makeIt)
-	}
-	return explain(q.nc, what, err)
-}
-
-func explain(nc *nats.Conn, what string, err error) error {
-	switch last := nc.LastError(); {
+	try := ""
+	switch last := q.nc.LastError(); {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound),
+		errors.Is(err, jetstream.ErrConsumerDoesNotExist):
+		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "make it with semel queue create"
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%s: nobody serves it: %w; Try: start the server with JetStream (-js), and check domain= in the URL", what, err)
+		err, try = fmt.Errorf("nobody serves it: %w", err), "start the server with JetStream (-js), and check domain= in the URL"
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("%s: %w; Try: enable JetStream for the account in the server's configuration", what, err)
+		try = "enable JetStream for the account in the server's configuration"
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation):
-		return fmt.Errorf("%s: %w; Try: allow the user to publish on $JS.API.> and $JS.ACK.>, and to subscribe to _INBOX.>", what, last)
+		err, try = last, "allow the user to publish on $JS.API.> and $JS.ACK.>, and to subscribe to _INBOX.>"
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	err = fmt.Errorf("nats: %s consumer %q of stream %q (consumer= and queue= in a URL): %w", doing, q.o.Consumer, q.stream, err)
+	if try != "" {
+		err = fmt.Errorf("%w; Try: %s", err, try)
+	}
+	return err
 }
 
-func wild(subject string) bool {
-	return slices.ContainsFunc(strings.Split(subject, "."), func(t string) bool { return t == "*" || t == ">" })
-}
+func wild(subject string) bool { return strings.ContainsAny(subject, "*>") }
 
 // matchesAny reports that a literal subject is one of the patterns'.
 func matchesAny(patterns []string, subject string) bool {

@@ -79,7 +79,8 @@ func TestFM11_KillAfterSend(t *testing.T) {
 // queue had reported. Messages that are sent afterwards arrive, although the consumer had delivered messages of those numbers.
 func TestFM11_PowerCut(t *testing.T) {
 	s := own(t, nil)
-	q := fresh(t, natstest.Connect(t, s.URL()), CreateOptions{Options: Options{CallTimeout: time.Minute}})
+	nc := natstest.Connect(t, s.URL())
+	q := fresh(t, nc, CreateOptions{Visibility: 10 * time.Second, Options: Options{CallTimeout: 20 * time.Second}})
 	if f := q.Features(); f.Durable || len(f.Caveats) == 0 {
 		t.Errorf("the queue claims to be durable: %+v", f)
 	}
@@ -96,6 +97,9 @@ func TestFM11_PowerCut(t *testing.T) {
 	cutUnsynced(t, s.Dir(), q.stream)
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for _, err := nc.RTT(); err != nil && t.Context().Err() == nil; _, err = nc.RTT() {
+		pause(t.Context(), 10*time.Millisecond) // a request into the broken connection would be waited for
 	}
 	got := map[string]bool{}
 	receiveUntil(t, q, func(d driver.Delivery) { got[d.ID] = true })

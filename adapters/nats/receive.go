@@ -31,10 +31,9 @@ type receipt struct {
 // request is one request of a pull consumer for messages. With NoWait and Expires the server waits for the first message,
 // and ends the request when it has no more at that moment.
 type request struct {
-	Batch     int           `json:"batch"`
-	NoWait    bool          `json:"no_wait"`
-	Expires   time.Duration `json:"expires"`
-	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	Batch   int           `json:"batch"`
+	NoWait  bool          `json:"no_wait"`
+	Expires time.Duration `json:"expires"`
 }
 
 // Receive delivers up to max messages. It waits for the first for Options.Wait, then returns none.
@@ -76,7 +75,8 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	return nil, err
 }
 
-// pull asks for messages and takes what comes until the request ends.
+// pull asks for messages and takes what comes until the request ends. The client's Fetch drops messages that arrive after ctx
+// has ended; they would be hidden until AckWait has passed.
 func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*nats.Msg, err error) {
 	in := make(chan *nats.Msg, n+16) // what does not fit is dropped
 	inbox := q.nc.NewInbox()
@@ -85,69 +85,53 @@ func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*na
 		return nil, q.explain("receive from", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	r := request{Batch: n, NoWait: true, Expires: wait, Heartbeat: wait / 4}
-	text, _ := json.Marshal(r) // never fails
+	text, _ := json.Marshal(request{Batch: n, NoWait: true, Expires: wait}) // never fails
 	if err := q.nc.PublishRequest(q.api+"CONSUMER.MSG.NEXT."+q.stream+"."+q.o.Consumer, inbox, text); err != nil {
 		return nil, q.explain("receive from", err)
 	}
-	quiet := 2*r.Heartbeat + min(q.o.CallTimeout, 2*time.Second) // the server sends heartbeats while it waits
-	silence := time.NewTimer(quiet)
+	silence := time.NewTimer(wait + min(q.o.CallTimeout, 2*time.Second))
 	defer silence.Stop()
 	for len(msgs) < n {
 		select {
 		case m := <-in:
-			switch {
-			case m.Reply != "":
-				msgs = append(msgs, m)
-			case m.Header.Get("Status") == "100":
-				silence.Reset(quiet)
-			default:
+			if m.Reply == "" {
 				return msgs, q.ended(m)
 			}
+			msgs = append(msgs, m)
+			continue
 		case <-silence.C:
-			return q.takeBack(sub, in, msgs), fmt.Errorf("nats: receive from %s: the server %s is silent for %v: connection %v", q.name(),
-				q.nc.ConnectedUrlRedacted(), quiet, q.nc.Status())
+			err = fmt.Errorf("nats: receive from %s: the server %s is silent: connection %v", q.name(),
+				q.nc.ConnectedUrlRedacted(), q.nc.Status())
 		case <-ctx.Done():
-			return q.takeBack(sub, in, msgs), ctx.Err()
+			err = ctx.Err()
 		}
-	}
-	return msgs, nil
-}
-
-// takeBack ends a request whose caller has gone. Without interest in its inbox the server delivers nothing more to it; what
-// was delivered before has arrived when the server responds to the flush. Else it would be hidden until AckWait has passed.
-func (q *Queue) takeBack(sub *nats.Subscription, in chan *nats.Msg, msgs []*nats.Msg) []*nats.Msg {
-	ctx, cancel := context.WithTimeout(context.Background(), lateMessages)
-	defer cancel()
-	if sub.Drain() == nil {
-		_ = q.nc.FlushWithContext(ctx)
-	}
-	for {
-		select {
-		case m := <-in:
-			if m.Reply != "" {
+		// Without interest in its inbox the server delivers nothing more to the request. What was delivered before has arrived
+		// when the server responds to the flush.
+		late, cancel := context.WithTimeout(context.Background(), lateMessages)
+		defer cancel()
+		if sub.Drain() == nil {
+			_ = q.nc.FlushWithContext(late)
+		}
+		for len(in) > 0 {
+			if m := <-in; m.Reply != "" {
 				msgs = append(msgs, m)
 			}
-		default:
-			return msgs
 		}
+		return msgs, err
 	}
+	return msgs, nil
 }
 
 // ended is why the server ended a request; nil: it has no more messages for now.
 func (q *Queue) ended(m *nats.Msg) error {
 	status, why := m.Header.Get("Status"), m.Header.Get("Description")
-	switch {
-	case status == "404", status == "408", why == "Batch Completed":
+	if status == "404" || status == "408" || why == "Batch Completed" {
 		return nil
-	case status == "503", why == "Consumer Deleted":
-		is := *q.is.Load()
-		is.read = time.Time{} // the next receive finds out what is missing
-		q.is.Store(&is)
-		return fmt.Errorf("nats: receive from consumer %q of stream %q (consumer= and queue= in a URL): %s %s", q.o.Consumer, q.stream, status,
-			cmp.Or(why, "nobody serves it"))
 	}
-	return fmt.Errorf("nats: receive from %s: the server responded %s %s", q.name(), status, why)
+	is := *q.is.Load()
+	is.read = time.Time{} // the next receive finds out whether stream or consumer are missing
+	q.is.Store(&is)
+	return q.explain("receive from", fmt.Errorf("the server responded %s %s", status, cmp.Or(why, "nobody serves it")))
 }
 
 // accept makes deliveries of messages. Those that are not due are put off.
@@ -167,11 +151,10 @@ func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
 			continue
 		}
 		rc := &receipt{q: q, reply: m.Reply, Receipt: redeliver.NewReceipt(until)}
-		msg, due := q.unpack(m, meta.Timestamp)
-		msg.ID = q.idOf(&msg, meta.Sequence.Stream)
+		msg, due := q.unpack(m, meta.Timestamp, meta.Sequence.Stream)
 		rc.id = msg.ID
 		if due.After(time.Now()) {
-			early = append(early, settlement(rc, driver.Defer, time.Until(due)))
+			early = append(early, settlement(rc, 0, driver.Defer, time.Until(due)))
 			continue
 		}
 		out = append(out, driver.Delivery{Message: msg, Receipt: rc, Count: int(meta.NumDelivered), Visible: until.Sub(now)})
@@ -184,14 +167,6 @@ func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
 		}
 	}
 	return out
-}
-
-// idOf returns a message's own ID, or makes the ID of a message without one.
-func (q *Queue) idOf(m *driver.Message, seq uint64) string {
-	if m.ID != "" {
-		return m.ID
-	}
-	return fmt.Sprintf("nats|%s|%d|%d", q.stream, q.is.Load().created.UnixNano(), seq)
 }
 
 func pause(ctx context.Context, d time.Duration) {

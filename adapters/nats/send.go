@@ -43,7 +43,7 @@ func (q *Queue) publish(ctx context.Context, ms []*nats.Msg) error {
 	inbox := q.nc.NewInbox() + "."
 	sub, err := q.nc.ChanSubscribe(inbox+"*", in)
 	if err != nil {
-		return explain(q.nc, "publish", err)
+		return q.explain("publish for", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	silence := time.NewTimer(q.o.CallTimeout)
@@ -53,7 +53,7 @@ func (q *Queue) publish(ctx context.Context, ms []*nats.Msg) error {
 		for ; sent < len(ms) && sent-done < maxOutstanding; sent++ {
 			ms[sent].Reply = inbox + strconv.Itoa(sent)
 			if err := q.nc.PublishMsg(ms[sent]); err != nil {
-				return explain(q.nc, "publish", err)
+				return q.explain("publish for", err)
 			}
 		}
 		select {
@@ -65,14 +65,13 @@ func (q *Queue) publish(ctx context.Context, ms []*nats.Msg) error {
 			if err := q.acknowledged(reply); err != nil {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
-			acked[i] = true
-			done++
+			acked[i], done = true, done+1
 			silence.Reset(q.o.CallTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-silence.C:
-			return explain(q.nc, fmt.Sprintf("publish: %d of %d messages are not acknowledged within %v", len(ms)-done, len(ms), q.o.CallTimeout),
-				context.DeadlineExceeded)
+			doing := fmt.Sprintf("await %d of %d acknowledgements of", len(ms)-done, len(ms))
+			return q.explain(doing, context.DeadlineExceeded)
 		}
 	}
 	return nil
@@ -81,7 +80,7 @@ func (q *Queue) publish(ctx context.Context, ms []*nats.Msg) error {
 // acknowledged reads the server's reply to a message.
 func (q *Queue) acknowledged(reply *nats.Msg) error {
 	if reply.Header.Get("Status") == "503" {
-		return explain(q.nc, "publish", nats.ErrNoResponders)
+		return q.explain("publish for", nats.ErrNoResponders)
 	}
 	if bytes.HasPrefix(reply.Data, []byte(`{"stream":"`+q.stream+`"`)) && bytes.Contains(reply.Data, []byte(`"seq":`)) {
 		return nil // as nearly always; an error comes first
@@ -115,12 +114,10 @@ func (q *Queue) pack(m *driver.Message, is *settings) (*nats.Msg, error) {
 	if err := writeHeaders(out.Header, m); err != nil {
 		return nil, err
 	}
-	if q.o.Dedup && m.ID != "" && clean(m.ID) {
-		out.Header.Set(nats.MsgIdHdr, m.ID)
-	}
 	if m.Delay > 0 {
 		if is.stream.MaxAge > 0 && m.Delay >= is.stream.MaxAge {
-			return nil, fmt.Errorf("its delay of %v is not shorter than the stream's MaxAge (%v): it would be dropped before it is due", m.Delay, is.stream.MaxAge)
+			return nil, fmt.Errorf("its delay of %v is not shorter than the stream's MaxAge (%v): it would be dropped before it is due",
+				m.Delay, is.stream.MaxAge)
 		}
 		out.Header.Set(headerDue, strconv.FormatInt(time.Now().Add(m.Delay).UnixMilli(), 10))
 	}

@@ -13,6 +13,7 @@ import (
 // change is what is published to the reply subject of one delivery.
 type change struct {
 	rc   *receipt
+	at   int // its index in the result
 	verb string
 	// frees is when the server may deliver the message to others, counted from the sending, if it carries the change out.
 	frees time.Duration
@@ -21,14 +22,14 @@ type change struct {
 // never is the time after which others get a message that was acknowledged.
 const never = time.Duration(1) << 62
 
-func settlement(rc *receipt, a driver.Action, after time.Duration) change {
+func settlement(rc *receipt, at int, a driver.Action, after time.Duration) change {
 	switch {
 	case a == driver.Ack, a == driver.Dead:
-		return change{rc, "+ACK", never}
+		return change{rc, at, "+ACK", never}
 	case after <= 0:
-		return change{rc, "-NAK", 0}
+		return change{rc, at, "-NAK", 0}
 	}
-	return change{rc, fmt.Sprintf(`-NAK {"delay": %d}`, after.Nanoseconds()), after}
+	return change{rc, at, fmt.Sprintf(`-NAK {"delay": %d}`, after.Nanoseconds()), after}
 }
 
 // Settle ends deliveries. Ack is always sent: the record has ended, whoever holds the message. Retry and Defer are sent only
@@ -38,9 +39,6 @@ func settlement(rc *receipt, a driver.Action, after time.Duration) change {
 // The settlements of one call are confirmed together: the server handles them in order, and confirms the last. If the
 // connection was made anew in between, all are Unknown.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("nats: settle in %s: %w", q.name(), err)
-	}
 	for i := range s {
 		if err := q.check(&s[i]); err != nil {
 			return nil, fmt.Errorf("nats: settle in %s: item %d: %w", q.name(), i, err)
@@ -52,7 +50,6 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	}
 	out := make([]driver.Outcome, len(s))
 	var cs []change
-	var at []int // the places of cs in s
 	now := q.o.clock()
 	for i := range s {
 		rc := s[i].Receipt.(*receipt)
@@ -61,14 +58,14 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			q.o.Logger.Warn("settle_stale", "queue", q.name(), "message_id", rc.id, "action", s[i].Action.String())
 		}
 		if !known && kept[i] == nil {
-			cs, at = append(cs, settlement(rc, s[i].Action, s[i].After)), append(at, i)
+			cs = append(cs, settlement(rc, i, s[i].Action, s[i].After))
 		}
 	}
 	err := q.carryOut(ctx, cs)
-	for n, i := range at {
+	for _, c := range cs {
 		if err == nil {
-			cs[n].rc.Receipt.Settle(s[i].Action)
-			out[i] = driver.Applied
+			c.rc.Receipt.Settle(s[c.at].Action)
+			out[c.at] = driver.Applied
 		}
 	}
 	if err := errors.Join(append(kept, err)...); err != nil {
@@ -79,11 +76,10 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 
 // check refuses settlements that no queue could carry out.
 func (q *Queue) check(s *driver.Settlement) error {
-	rc, ok := s.Receipt.(*receipt)
-	switch {
-	case !ok || rc.q != q:
+	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
-	case s.Action == driver.Dead && q.box == nil:
+	}
+	if s.Action == driver.Dead && q.box == nil {
 		return fmt.Errorf("action dead: there is no bucket %q for dead letters (semel queue create makes it): %w", q.o.Bucket, driver.ErrUnsupported)
 	}
 	return s.Check()
@@ -92,30 +88,26 @@ func (q *Queue) check(s *driver.Settlement) error {
 // Extend keeps deliveries from others for AckWait from now. It ignores visible, because the server knows no other time. The
 // server confirms the extension of an expired delivery as well, so this consumer's clock decides.
 func (q *Queue) Extend(ctx context.Context, _ time.Duration, receipts ...any) ([]driver.Outcome, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("nats: extend in %s: %w", q.name(), err)
-	}
 	out := make([]driver.Outcome, len(receipts))
 	now, wait := q.o.clock(), q.is.Load().consumer.AckWait
 	var cs []change
-	var at []int
 	for i, r := range receipts {
-		rc, ok := r.(*receipt)
-		if !ok || rc.q != q {
-			return nil, fmt.Errorf("nats: extend in %s: item %d: receipt %T is not of this queue", q.name(), i, r)
+		if err := q.check(&driver.Settlement{Receipt: r}); err != nil {
+			return nil, fmt.Errorf("nats: extend in %s: item %d: %w", q.name(), i, err)
 		}
-		if out[i] = driver.Lost; rc.Held(now) {
-			out[i] = driver.Unknown
-			cs, at = append(cs, change{rc, "+WPI", wait}), append(at, i)
+		if rc := r.(*receipt); rc.Held(now) {
+			cs = append(cs, change{rc, i, "+WPI", wait})
+		} else {
+			out[i] = driver.Lost
 		}
 	}
 	if err := q.carryOut(ctx, cs); err != nil {
 		return out, fmt.Errorf("nats: extend in %s: %w", q.name(), err)
 	}
 	back := q.o.clock()
-	for n, i := range at {
-		if out[i] = driver.Lost; cs[n].rc.Extend(now.Add(wait), back) {
-			out[i] = driver.Applied
+	for _, c := range cs {
+		if out[c.at] = driver.Lost; c.rc.Extend(now.Add(wait), back) {
+			out[c.at] = driver.Applied
 		}
 	}
 	return out, nil
@@ -124,8 +116,8 @@ func (q *Queue) Extend(ctx context.Context, _ time.Duration, receipts ...any) ([
 // carryOut publishes changes and awaits the confirmation of the last: messages of one connection arrive in order. After an
 // error the server may have carried out any of them.
 func (q *Queue) carryOut(ctx context.Context, cs []change) (err error) {
-	if len(cs) == 0 {
-		return nil
+	if err := ctx.Err(); err != nil || len(cs) == 0 {
+		return err
 	}
 	call, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
 	defer cancel()
@@ -146,5 +138,5 @@ func (q *Queue) carryOut(ctx context.Context, cs []change) (err error) {
 	for _, c := range cs {
 		c.rc.Shorten(sent.Add(c.frees))
 	}
-	return explain(q.nc, fmt.Sprintf("%d settlements of consumer %q", len(cs), q.o.Consumer), err)
+	return q.explain(fmt.Sprintf("send %d settlements to", len(cs)), err)
 }

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,50 +19,34 @@ import (
 // The headers of this package. A producer that knows nothing of them sends messages that arrive well, and a consumer that
 // knows nothing of them reads body and headers.
 const (
-	headerID      = "Semel-Id"         // the message's ID
-	headerGroup   = "Semel-Group"      // its group
-	headerRest    = "Semel-Headers"    // JSON of restOf
+	headerID      = "Semel-Id"         // the message's ID, percent-encoded
+	headerGroup   = "Semel-Group"      // its group, percent-encoded
+	headerRest    = "Semel-Headers"    // JSON of the headers that NATS cannot keep, in base64
 	headerDue     = "Semel-Not-Before" // milliseconds since 1970: a delay
 	headerSubject = "Nats-Subject"     // of a delivery: its subject; it does not travel as a header
 )
 
-// restOf is what headers of NATS cannot keep: they are lines of text, and those that begin with Nats- mean something to the
-// server.
-type restOf struct {
-	Headers map[string]string `json:"headers,omitempty"`
-	ID      string            `json:"id,omitempty"`
-	Group   string            `json:"group,omitempty"`
-}
-
+// writeHeaders writes a message's headers. Those of NATS are lines of text, and those that begin with Nats- mean something to
+// the server.
 func writeHeaders(h nats.Header, m *driver.Message) error {
 	if err := driver.CheckHeaders(m.Headers); err != nil {
 		return err
 	}
-	if !utf8.ValidString(m.ID) || !utf8.ValidString(m.Group) {
-		return fmt.Errorf("its ID %q or its group %q is not UTF-8: encode it (percent or base64)", m.ID, m.Group)
+	h.Set(headerID, url.PathEscape(cmp.Or(m.ID, driver.NewMessageID())))
+	if m.Group != "" {
+		h.Set(headerGroup, url.PathEscape(m.Group))
 	}
-	rest := restOf{ID: m.ID, Group: m.Group, Headers: map[string]string{}}
-	if m.ID == "" {
-		rest.ID = driver.NewMessageID()
-	}
-	if clean(rest.ID) {
-		h.Set(headerID, rest.ID)
-		rest.ID = ""
-	}
-	if clean(rest.Group) {
-		h.Set(headerGroup, rest.Group)
-		rest.Group = ""
-	}
+	rest := map[string]string{}
 	for k, v := range m.Headers {
 		switch {
 		case strings.EqualFold(k, headerSubject):
 		case legalName(k) && clean(v):
 			h.Set(k, v)
 		default:
-			rest.Headers[k] = v
+			rest[k] = v
 		}
 	}
-	if len(rest.Headers) > 0 || rest.ID != "" || rest.Group != "" {
+	if len(rest) > 0 {
 		text, _ := json.Marshal(rest) // never fails
 		h.Set(headerRest, base64.StdEncoding.EncodeToString(text))
 	}
@@ -81,20 +65,21 @@ func clean(s string) bool {
 	return s != "" && s[0] != ' ' && s[len(s)-1] != ' ' && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f })
 }
 
-// unpack is the counterpart of pack. A header that it cannot read stays as the producer wrote it.
-func (q *Queue) unpack(in *nats.Msg, stored time.Time) (m driver.Message, due time.Time) {
+// unpack is the counterpart of pack, for the message that the stream stored at a time under a sequence. A header that it
+// cannot read stays as the producer wrote it.
+func (q *Queue) unpack(in *nats.Msg, stored time.Time, seq uint64) (m driver.Message, due time.Time) {
 	m = driver.Message{Queue: q.name(), Body: in.Data, SentAt: stored, Headers: make(map[string]string, len(in.Header)+1)}
 	if m.Body == nil {
 		m.Body = []byte{}
 	}
-	var rest restOf
+	var rest map[string]string
 	for k, vs := range in.Header {
 		v := strings.Join(vs, ", ")
 		switch k {
 		case headerID:
-			m.ID = v
+			m.ID = unescape(v)
 		case headerGroup:
-			m.Group = v
+			m.Group = unescape(v)
 		case headerDue:
 			if ms, err := strconv.ParseInt(v, 10, 64); err == nil {
 				due = time.UnixMilli(ms)
@@ -108,11 +93,19 @@ func (q *Queue) unpack(in *nats.Msg, stored time.Time) (m driver.Message, due ti
 			m.Headers[k] = v
 		}
 	}
-	maps.Copy(m.Headers, rest.Headers)
-	m.ID = cmp.Or(rest.ID, m.ID, in.Header.Get(nats.MsgIdHdr))
-	m.Group = cmp.Or(rest.Group, m.Group)
+	maps.Copy(m.Headers, rest)
+	if m.ID = cmp.Or(m.ID, in.Header.Get(nats.MsgIdHdr)); m.ID == "" {
+		m.ID = fmt.Sprintf("nats|%s|%d|%d", q.stream, q.is.Load().created.UnixNano(), seq)
+	}
 	m.Headers[headerSubject] = in.Subject
 	return m, due
+}
+
+func unescape(s string) string {
+	if text, err := url.PathUnescape(s); err == nil {
+		return text
+	}
+	return s
 }
 
 // token makes a name of any text that subjects and buckets take.

@@ -176,22 +176,17 @@ func (db *DB) blockers(ctx context.Context, pid uint32) string {
 func (l *limits) runEffects(ctx context.Context, conn *pgx.Conn, item int, list []driver.Statement) error {
 	w := l.watch(ctx, conn.PgConn().PID())
 	defer w.end()
-	if err := l.runAlone(ctx, conn, list); refusable(err) {
+	err := l.runAlone(ctx, conn, list)
+	if refusable(err) {
 		return l.refusal(item, err, w)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // blameless reports that the transaction was refused for its content without naming an item: a deferred constraint fails at
 // COMMIT, and arguments and SQL are refused before the first statement is sent.
 func blameless(err error) bool {
-	if err == nil || !definite(err) {
-		return false
-	}
-	var item *driver.ItemError
-	if errors.As(err, &item) || code(err) == codeGuard {
+	if err == nil || !definite(err) || isItem(err) || code(err) == codeGuard {
 		return false
 	}
 	return errors.Is(err, errRolledBack) || !environmental(err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 // This file is for programs that hold a transaction of their own: the records commit with it. It has to be at read
@@ -112,7 +114,7 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 			known = part.only(old).and(known)
 		}
 		x := s.db.rowTx(ctx, tx)
-		grants, _, err := rowstore.ClaimTx(x, rowstore.Wait, nil, some(c, known.index)...)
+		grants, _, err := rowstore.ClaimTx(x, rowstore.Wait, nil, rowstore.Some(c, known.index)...)
 		if err == nil {
 			err = x.write()
 		}
@@ -184,7 +186,7 @@ func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, erro
 	if err := q.db.queueApart(ctx, q.name); err != nil { // the caller's transaction may have a connection of the pool
 		return nil, err
 	}
-	return p, q.db.addSends(ctx, p, func(i int) int { return i }, q.own(m))
+	return p, q.db.addSends(ctx, p, func(i int) int { return i }, rowqueue.Own(q.name, m))
 }
 
 // Wake makes blocked receivers of the queue look, in all processes. They also look without it, only later.
@@ -207,12 +209,12 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 	p := &pipeline{}
 	p.query("receive", func(found pgx.Rows) error {
 		return eachRow(found, func(r rowstore.Row) error {
-			m, err := r.Message(0, q.name)
+			m, err := rowqueue.Message(r, 0, q.name)
 			rc := &receipt{q: q, pos: r.Int(6), count: int32(r.Int(5)), group: m.Group}
 			out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: int(rc.count) + 1})
 			return err
 		})
-	}, sqlFetch, q.name, min(limit, maxBatch), q.db.o.ReceiveBytes)
+	}, sqlFetch, q.name, min(limit, rowqueue.MaxBatch), q.db.o.ReceiveBytes)
 	if err := p.run(ctx, tx); err != nil {
 		return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))
 	}
@@ -222,12 +224,9 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 // SettleTx ends deliveries inside the caller's transaction, also those of [Queue.Receive]. It locks groups as
 // [Queue.SendTx] does. After the commit call [Queue.Wake].
 func (q *Queue) SettleTx(ctx context.Context, tx pgx.Tx, s ...driver.Settlement) ([]driver.Outcome, error) {
-	list := make([]*driver.Settlement, len(s))
-	for i := range s {
-		if err := q.check(&s[i]); err != nil {
-			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
-		}
-		list[i] = &s[i]
+	list, err := q.settlements(s)
+	if err != nil {
+		return nil, err
 	}
 	p, done := &pipeline{}, changed{}
 	q.db.addLocks(p, list, nil)
@@ -237,12 +236,8 @@ func (q *Queue) SettleTx(ctx context.Context, tx pgx.Tx, s ...driver.Settlement)
 		return nil, fmt.Errorf("settle in queue %q: %w", q.name, explain(err))
 	}
 	out := make([]driver.Outcome, len(s))
-	for i := range s {
-		// The receipt is not spent: the transaction may be rolled back.
-		out[i] = driver.Lost
-		if done[change{s[i].Receipt.(*receipt).pos, back(s[i].Action)}] {
-			out[i] = driver.Applied
-		}
+	for i := range s { // the receipt is not spent: the transaction may be rolled back
+		out[i] = done.outcome(s[i].Receipt.(*receipt), back(s[i].Action))
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -160,7 +161,7 @@ func (w *claiming) undecided(ctx context.Context, part keyed, old []int, err err
 
 // grantBusy is the grant of a claim whose record is locked. A claim that waits for another version needs no record.
 func grantBusy(c *driver.Claim) driver.Grant {
-	if g, ok := absent(c); ok {
+	if g, yes := waits(c); yes {
 		return g
 	}
 	return rowstore.LockedGrant(c)
@@ -185,7 +186,7 @@ func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []
 		x := &c[i]
 		nonces[at], leases[at], takeovers[at] = x.Nonce, micros(x.Lease), int16(x.Takeover)
 		consumers[at], tenants[at], keys[at] = []byte(x.Key.Consumer), []byte(x.Key.Tenant), []byte(x.Key.Raw)
-		fingerprints[at], deliveries[at], digests[at] = bytesOrNull(x.Fingerprint), packDelivery(x.DeliveryID), int64(x.BodyDigest)
+		fingerprints[at], deliveries[at], digests[at] = bytesOrNull(x.Fingerprint), rowstore.PackDeliveries(x.DeliveryID), int64(x.BodyDigest)
 	}
 	return []any{
 		part.hashes, nonces, leases, takeovers, consumers, tenants, keys, fingerprints, deliveries, keep,
@@ -200,7 +201,7 @@ func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 func claimOneArgs(hash [16]byte, c *driver.Claim, wait time.Duration) []any {
 	return []any{
 		uuid(hash), uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), []byte(c.Key.Tenant),
-		[]byte(c.Key.Raw), bytesOrNull(c.Fingerprint), packDelivery(c.DeliveryID), millis(wait),
+		[]byte(c.Key.Raw), bytesOrNull(c.Fingerprint), rowstore.PackDeliveries(c.DeliveryID), millis(wait),
 		int64(c.BodyDigest),
 	}
 }
@@ -268,7 +269,7 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 		mode = rowstore.Skip
 	}
 	out, err := rowstore.Decide(ctx, w.s.slowPath, len(part.index), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Grant, error) {
-		out, _, err := rowstore.ClaimTx(tx, mode, nil, some(w.c, part.index)...)
+		out, _, err := rowstore.ClaimTx(tx, mode, nil, rowstore.Some(w.c, part.index)...)
 		return out, err
 	})
 	if n := len(part.index); code(err) == codeDamaged && n > 1 {
@@ -302,32 +303,26 @@ const keepArg = 9
 
 // versioned reports that some of the claims have versions.
 func versioned(part keyed, c []driver.Claim) bool {
-	for _, i := range part.index {
-		if c[i].Version != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(part.index, func(i int) bool { return c[i].Version != "" })
 }
 
-// waits reports a claim that must not make a record, because it waits for the version before it.
-func waits(c *driver.Claim) bool {
+// waits reports a claim that must not make a record, because it waits for the version before it, and its grant without one.
+func waits(c *driver.Claim) (driver.Grant, bool) {
 	if c.Version == "" || c.After == "" {
-		return false
+		return driver.Grant{}, false
 	}
-	_, _, changed := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
-	return !changed
+	_, g, changed := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
+	return g, !changed
 }
 
 // makers parts claims into those that make a record where there is none, and those that wait.
 func makers(part keyed, c []driver.Claim) (make, wait keyed) {
-	for _, i := range part.index {
-		if waits(&c[i]) {
-			wait, make = part.split(func(i int) bool { return waits(&c[i]) })
-			return make, wait
-		}
+	waiting := func(i int) bool { _, yes := waits(&c[i]); return yes }
+	if !slices.ContainsFunc(part.index, waiting) {
+		return part, keyed{}
 	}
-	return part, keyed{}
+	wait, make = part.split(waiting)
+	return make, wait
 }
 
 // claimQuery is the statement that makes records for new keys. With keep they are COMPLETED at once, which versioned ones
@@ -344,13 +339,4 @@ func claimQuery(part keyed, c []driver.Claim, keep *int64, wait time.Duration) (
 	}
 	args[keepArg] = watermarks
 	return sqlClaimVersions, args
-}
-
-// absent decides a claim whose key has no record and that needs none, because it waits for another version.
-func absent(c *driver.Claim) (driver.Grant, bool) {
-	if !waits(c) {
-		return driver.Grant{}, false
-	}
-	_, g, _ := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
-	return g, true
 }

@@ -33,7 +33,7 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 		if part == nil {
 			return s.commit(ctx, w)
 		}
-		done, err := s.commit(ctx, some(w, part))
+		done, err := s.commit(ctx, rowstore.Some(w, part))
 		if err != nil {
 			return nil, ofPart(err, part, nr > 0)
 		}
@@ -119,10 +119,7 @@ func isPlain(w []driver.Work, keys keyed) bool {
 
 // commitPlain is commit for works that hold what they complete. Otherwise it fails on the server.
 func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
-	all, out := make([]int, len(w)), make([]driver.Outcome, len(w))
-	for i := range all {
-		all[i], out[i] = i, driver.Applied
-	}
+	all, out := places(w), slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
 	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {
 		if counts(w, all) {
 			x.p.beginLong(s.db)
@@ -203,16 +200,14 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 // checkWorks refuses what this store cannot write, before anything is sent, and creates the queues of emitted messages and
 // dead letters in a transaction of its own. held: the caller has a connection of the pool already.
 func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error {
-	for i := range w {
-		if err := db.checkWork(&w[i]); err != nil {
-			return &driver.ItemError{Index: i, Err: err}
-		}
+	if err := rowstore.CheckWorks(w, db.checkWork); err != nil {
+		return err
+	}
+	made := db.queueMade
+	if held {
+		made = db.queueApart
 	}
 	ensure := func(name string) error {
-		made := db.queueMade
-		if held {
-			made = db.queueApart
-		}
 		if err := made(ctx, name); err != nil {
 			return notSent(fmt.Errorf("queue %q: %w", name, err))
 		}

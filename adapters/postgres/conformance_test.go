@@ -19,7 +19,7 @@ func TestStoreSuite(t *testing.T) {
 		db := openFor(t, Options{})
 		return semeltest.StoreSetup{
 			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
-			Sample: semeltest.Sampled(4), // memory compares all cells, in virtual time
+			Sample: semeltest.Sampled(7), // memory compares all cells, in virtual time
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestStoreSuiteBare(t *testing.T) {
 		db := openLedger(t, url, Options{NoListen: true})
 		return semeltest.StoreSetup{
 			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
-			Sample: semeltest.Sampled(11),
+			Sample: semeltest.Sampled(23),
 		}
 	})
 }

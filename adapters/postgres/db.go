@@ -221,12 +221,12 @@ func (db *DB) check(ctx context.Context) error {
 		}
 	}
 	if i.schema == 0 && db.o.Create && !db.o.ReadOnly {
-		if _, i.schema, err = migrate(ctx, db.pool, db.name); err != nil {
+		if _, i.schema, err = migrate(ctx, db.pool); err != nil {
 			return err
 		}
 	}
 	if i.schema != schemaVersion {
-		return &SchemaError{Database: db.name, Store: storeURL(db.pool.Config()), Have: i.schema, Want: schemaVersion}
+		return schemaError(db.pool.Config(), i.schema)
 	}
 	return nil
 }

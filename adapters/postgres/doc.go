@@ -1,5 +1,5 @@
-// Package postgres keeps semel's queues and records in a PostgreSQL database: many worker processes on many hosts, one
-// database that people already run. PostgreSQL 14 and newer.
+// Package postgres keeps semel's queues and records in a PostgreSQL database, for many worker processes on many hosts.
+// PostgreSQL 14 and newer.
 //
 //	db, err := postgres.Open(ctx, "postgres://shop@localhost/shop", postgres.Options{})
 //	...
@@ -9,10 +9,10 @@
 // the messages that it emits and the acknowledgement commit in one transaction (protocol section 3, mode A2). Handlers
 // that run their own SQL take a pgx.Tx or *sql.Tx (modes B and C).
 //
-// Queued statements take PostgreSQL's placeholders, $1 and so on, which SQLite understands too; one statement each. A
-// handler's transaction is lent: its Commit and Rollback are refused, savepoints work. In a batch SET CONSTRAINTS has to
-// name its constraints, because a deferred one of semel's own keeps anybody else from committing.
+// Queued statements use PostgreSQL's placeholders, $1 and so on, which SQLite understands too; one statement each. A
+// handler's transaction is lent: its Commit and Rollback are refused, savepoints work. In a batch, SET CONSTRAINTS must
+// name its constraints, because a deferred one of semel's own refuses other commits.
 //
-// Programs that hold a transaction of their own put the record into it: [Store.SeenTx] is an inbox in one call,
+// If a program holds a transaction of its own, it can put the record into it: [Store.SeenTx] is an inbox in one call,
 // [Store.ClaimTx] and [Store.FinishTx] are its parts.
 package postgres

@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/sqltext"
 )
 
 // rowsError reports that a statement changed another number of rows than it must.
@@ -41,7 +42,7 @@ func expect(st *driver.Statement, tag pgconn.CommandTag) error {
 }
 
 func effectName(i int, sql string) string {
-	return fmt.Sprintf("statement %d (%s)", i+1, rowstore.Head(sql))
+	return fmt.Sprintf("statement %d (%s)", i+1, sqltext.Head(sql))
 }
 
 // statements returns the statements of a work.
@@ -66,14 +67,8 @@ func setting(list []driver.Statement) bool {
 
 // counts reports that some works have statements whose rows are counted.
 func counts(w []driver.Work, which []int) bool {
-	for _, i := range which {
-		for _, st := range statements(&w[i]) {
-			if st.Rows >= 0 {
-				return true
-			}
-		}
-	}
-	return false
+	counted := func(s driver.Statement) bool { return s.Rows >= 0 }
+	return slices.ContainsFunc(which, func(i int) bool { return slices.ContainsFunc(statements(&w[i]), counted) })
 }
 
 // refused are the first words of statements that an effect must not be: they end or split the transaction, or change the
@@ -89,7 +84,7 @@ var refused = map[string]string{
 func checkStatement(sql string) error {
 	word, rest := keyword(sql)
 	if word == "" {
-		return fmt.Errorf("statement %q is empty", rowstore.Head(sql))
+		return fmt.Errorf("statement %q is empty", sqltext.Head(sql))
 	}
 	what, bad := refused[word]
 	if word == "SET" {
@@ -102,16 +97,16 @@ func checkStatement(sql string) error {
 	}
 	switch what {
 	case "transaction":
-		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", rowstore.Head(sql))
+		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", sqltext.Head(sql))
 	case "protocol":
-		return fmt.Errorf("statement %q: COPY cannot be queued", rowstore.Head(sql))
+		return fmt.Errorf("statement %q: COPY cannot be queued", sqltext.Head(sql))
 	}
-	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", rowstore.Head(sql))
+	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", sqltext.Head(sql))
 }
 
 // keyword returns the first word of a statement in upper case, and what follows it.
 func keyword(sql string) (word, rest string) {
-	return (&rowstore.Lexer{In: sql, Nested: true}).Keyword()
+	return (&sqltext.Lexer{In: sql, Nested: true}).Keyword()
 }
 
 // The server recognizes the SQL of handlers by the text of the statement that the client sent, which functions, DO blocks

@@ -8,37 +8,24 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // ErrClosed reports the use of a database after Close.
 var ErrClosed = errors.New("postgres: database is closed")
 
 // SchemaError reports that the database's schema is not the one that this program works with.
-type SchemaError struct {
-	Database string
-	// Store is the database as a URL, without a password: what the commands take as --store.
-	Store string
-	// Have is the version in the database, 0 = it has no semel tables. Want is the version that this program works with.
-	Have, Want int
-}
+type SchemaError = rowstore.SchemaError
 
-func (e *SchemaError) Error() string {
-	switch {
-	case e.Have > e.Want:
-		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
-			e.Database, e.Have, e.Want)
-	case e.Have == 0:
-		return fmt.Sprintf("database %s has no semel tables in its search_path; Try: %s, or postgres.Options{Create: true}",
-			e.Database, e.migrate())
+func schemaError(cfg *pgxpool.Config, have int) error {
+	return &SchemaError{
+		Database: shown(cfg), Have: have, Want: schemaVersion, Adapter: "postgres",
+		Migrate: fmt.Sprintf("postgres.Migrate(ctx, url), semel migrate --store '%s'", storeURL(cfg)),
 	}
-	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: %s", e.Database, e.Have, e.Want, e.migrate())
-}
-
-// migrate is what brings the schema up to date.
-func (e *SchemaError) migrate() string {
-	return fmt.Sprintf("postgres.Migrate(ctx, url), semel migrate --store '%s'", e.Store)
 }
 
 // errRolledBack reports a COMMIT that the server rolled back without an error, because the transaction was aborted before.
@@ -79,8 +66,7 @@ func definite(err error) bool {
 
 // notSent marks an error before anything was sent.
 func notSent(err error) error {
-	var item *driver.ItemError
-	if errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted) {
+	if isItem(err) || errors.Is(err, driver.ErrNotCommitted) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
@@ -131,11 +117,7 @@ func isStale(err error) bool {
 
 // wrote translates an error of a write. If certainly nothing was committed it wraps driver.ErrNotCommitted.
 func wrote(err error) error {
-	if err == nil {
-		return nil
-	}
-	var item *driver.ItemError
-	if errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted) {
+	if err == nil || isItem(err) || errors.Is(err, driver.ErrNotCommitted) {
 		return err
 	}
 	switch {

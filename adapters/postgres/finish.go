@@ -43,21 +43,9 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 		e.plain(ctx, s.db, part, "extend leases", sqlExtendLeases, args)
 	}
 	out, err := e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
-		return rowstore.ExtendTx(tx, mode, lease, some(h, e.rest)...)
+		return rowstore.ExtendTx(tx, mode, lease, rowstore.Some(h, e.rest)...)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("extend: %w", err)
-	}
-	return out, nil
-}
-
-// some returns some items of a call.
-func some[T any](items []T, which []int) []T {
-	out := make([]T, len(which))
-	for at, i := range which {
-		out[at] = items[i]
-	}
-	return out
+	return out, rowstore.Wrap(err, "extend")
 }
 
 // Finish ends attempts: one round trip when all complete what is theirs. If a part of the call fails, its items are
@@ -74,10 +62,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		return []driver.Outcome{o}, nil
 	}
 	out, err := s.finish(ctx, f)
-	if err != nil {
-		return nil, fmt.Errorf("finish: %w", err)
-	}
-	return out, nil
+	return out, rowstore.Wrap(err, "finish")
 }
 
 func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome, error) {
@@ -96,7 +81,7 @@ func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome
 		}
 	}
 	return e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
-		out, _, err := rowstore.FinishTx(tx, mode, some(f, e.rest)...)
+		out, _, err := rowstore.FinishTx(tx, mode, rowstore.Some(f, e.rest)...)
 		return out, err
 	})
 }

@@ -171,11 +171,11 @@ func (g *gather[T, R]) over(number uint64, n int) bool {
 	switch {
 	case g.number != number:
 		return true
-	case len(g.waiting) == 0 && n < 2:
-		g.began, g.last = time.Time{}, n
-		return true
 	case len(g.waiting) == 0:
-		g.began = time.Time{} // who comes next waits for the others
+		g.began = time.Time{}
+		if n < 2 { // else the next caller waits for the others
+			g.last = n
+		}
 		return true
 	}
 	g.began = time.Now()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 //go:embed schema/0001.sql
@@ -52,12 +54,8 @@ func Migrate(ctx context.Context, url string) (from, to int, err error) {
 
 // MigratePool is [Migrate] with a connection of the program's own pool.
 func MigratePool(ctx context.Context, pool *pgxpool.Pool) (from, to int, err error) {
-	name := shown(pool.Config())
-	from, to, err = migrate(ctx, pool, name)
-	if err != nil {
-		return from, to, fmt.Errorf("migrate database %s: %w", name, explain(err))
-	}
-	return from, to, nil
+	from, to, err = migrate(ctx, pool)
+	return from, to, rowstore.Wrap(explain(err), "migrate database %s", shown(pool.Config()))
 }
 
 const (
@@ -68,9 +66,9 @@ const (
 	changeTries = 30
 )
 
-func migrate(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int, err error) {
+func migrate(ctx context.Context, pool *pgxpool.Pool) (from, to int, err error) {
 	for try := 1; ; try++ {
-		from, to, err = migrateOnce(ctx, pool, name)
+		from, to, err = migrateOnce(ctx, pool)
 		if code(err) != codeLocked {
 			return from, to, err
 		}
@@ -86,7 +84,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int
 	}
 }
 
-func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int, err error) {
+func migrateOnce(ctx context.Context, pool *pgxpool.Pool) (from, to int, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// The lock goes with the transaction, so that this works behind a pooler too.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
@@ -102,7 +100,7 @@ func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (from, to
 			}
 		}
 		if from > schemaVersion {
-			return &SchemaError{Database: name, Store: storeURL(pool.Config()), Have: from, Want: schemaVersion}
+			return schemaError(pool.Config(), from)
 		}
 		if from > 0 {
 			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", changeWait.Milliseconds())); err != nil {
@@ -111,10 +109,11 @@ func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (from, to
 		}
 		for v := from; v < schemaVersion; v++ {
 			// Several statements at once need the simple protocol.
-			if _, err := tx.Conn().PgConn().Exec(ctx, migrations[v]).ReadAll(); err != nil {
-				return fmt.Errorf("schema %d: %w", v+1, err)
+			_, err := tx.Conn().PgConn().Exec(ctx, migrations[v]).ReadAll()
+			if err == nil {
+				_, err = tx.Exec(ctx, "UPDATE semel_schema SET version = $1", v+1)
 			}
-			if _, err := tx.Exec(ctx, "UPDATE semel_schema SET version = $1", v+1); err != nil {
+			if err != nil {
 				return fmt.Errorf("schema %d: %w", v+1, err)
 			}
 		}

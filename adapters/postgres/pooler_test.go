@@ -9,11 +9,11 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -63,7 +63,7 @@ default_pool_size = 6
 	cmd := osexec.Command(program, file)
 	if os.Geteuid() == 0 { // it refuses to be root
 		const nobody = 65534
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		process.As(cmd, nobody, nobody)
 		for _, path := range []string{dir, file} {
 			if err := os.Chown(path, nobody, nobody); err != nil {
 				t.Fatal(err)
@@ -71,10 +71,7 @@ default_pool_size = 6
 		}
 	}
 	cmd.Stderr = &testLog{t: t}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	process.StartTest(t, cmd)
 	eventually(t, "pgbouncer listens", func() bool {
 		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err == nil {

@@ -11,17 +11,20 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
-)
 
-// maxBatch bounds one Receive or Settle.
-const maxBatch = 1000
+	"github.com/semel-dev/semel/driver/rowqueue"
+)
 
 // Queue is a queue in the database. It keeps counts, delays, ordered groups and dead letters.
 type Queue struct {
+	*shared
 	db      *DB
 	name    string
 	visible time.Duration
 }
+
+// shared is embedded under a name that programs do not see.
+type shared = rowqueue.Queue
 
 // Queue returns the queue of that name with the visibility of [Options]. The first message creates it.
 func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
@@ -32,14 +35,14 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
 	}
-	return &Queue{db: db, name: name, visible: visible}
+	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL), db: db, name: name, visible: visible}
 }
 
 // Features describes the queue.
 func (q *Queue) Features() driver.QueueFeatures {
 	durable, caveats := q.db.caveats()
 	return driver.QueueFeatures{
-		Name: q.name, Kind: "postgres", MaxBatch: maxBatch, Durable: durable, Caveats: caveats,
+		Name: q.name, Kind: "postgres", MaxBatch: rowqueue.MaxBatch, Durable: durable, Caveats: caveats,
 		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true,
 	}
 }
@@ -89,16 +92,17 @@ func checkText(what, s string) error {
 	return nil
 }
 
-const (
-	sqlQueueThere = "SELECT EXISTS (SELECT FROM semel_queue WHERE name = $1)"
-	sqlQueueMake  = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
-)
+// sqlQueueMake makes a queue that does not exist. 1 name
+const sqlQueueMake = `INSERT INTO semel_queue (name) SELECT $1::text
+  WHERE NOT EXISTS (SELECT FROM semel_queue WHERE name = $1::text) ON CONFLICT (name) DO NOTHING`
 
 // queueMade makes a queue that does not exist yet. It does so in a transaction of its own, so that no transaction that sends
 // holds the name. It remembers which queues exist, because they are never removed. A server that failed over can have lost
 // one. The statements that write to it find that out (codeQueue), see [DB.forgetQueues].
 func (db *DB) queueMade(ctx context.Context, name string) error {
-	return db.makeQueue(ctx, name, db.queueOnPool)
+	return db.makeQueue(ctx, name, func(ctx context.Context, name string) error {
+		return db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
+	})
 }
 
 // queueApart is queueMade for a caller that holds a connection of the pool. It opens a connection of its own:
@@ -123,15 +127,6 @@ func (db *DB) makeQueue(ctx context.Context, name string, create func(ctx contex
 	return err
 }
 
-func (db *DB) queueOnPool(ctx context.Context, name string) error {
-	exists := false
-	err := rows{db}.Read(ctx, func(r rowstore.Row) error { exists = r.Flag(0); return nil }, sqlQueueThere, rowstore.Name(name))
-	if err == nil && !exists {
-		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
-	}
-	return err
-}
-
 func (db *DB) queueOnDial(ctx context.Context, name string) error {
 	db.apart.Lock()
 	defer db.apart.Unlock()
@@ -147,10 +142,7 @@ func (db *DB) queueOnDial(ctx context.Context, name string) error {
 		defer cancel()
 		_ = c.Close(end)
 	}()
-	exists := false
-	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&exists); err == nil && !exists {
-		_, err = c.Exec(ctx, sqlQueueMake, name)
-	}
+	_, err = c.Exec(ctx, sqlQueueMake, name)
 	return explain(err)
 }
 
@@ -178,4 +170,4 @@ func (q *Queue) Create(ctx context.Context) error {
 }
 
 // Queues lists the names of the queues in the database, sorted by byte.
-func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowqueue.List(ctx, rows{db}) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 func send(t testing.TB, q *Queue, ms ...driver.Message) {
@@ -59,7 +60,7 @@ func settle(t testing.TB, q *Queue, s driver.Settlement) driver.Outcome {
 // TestEachIsDeliveredOnce: eight receivers of four processes take 20,000 messages; none is handed out twice while its
 // visibility lasts.
 func TestEachIsDeliveredOnce(t *testing.T) {
-	const n = 20_000
+	n := 20_000 / semeltest.Sampled(4)
 	first := queueDB(t, Options{MaxConns: 3, Visibility: 10 * time.Minute})
 	dbs := []*DB{first, openAgain(t, first), openAgain(t, first), openAgain(t, first)}
 	fill(t, first.Queue("q"), n/2)
@@ -81,7 +82,7 @@ func TestEachIsDeliveredOnce(t *testing.T) {
 			for {
 				ds, err := q.Receive(ctx, 50+10*i)
 				if err != nil {
-					if count.Load() < n {
+					if int(count.Load()) < n {
 						t.Errorf("receiver %d: %v", i, err)
 					}
 					return
@@ -95,14 +96,14 @@ func TestEachIsDeliveredOnce(t *testing.T) {
 					}
 				}
 				ackAll(t, q, ds)
-				if count.Add(int64(len(ds))) >= n {
+				if int(count.Add(int64(len(ds)))) >= n {
 					cancel()
 				}
 			}
 		})
 	}
 	all.Wait()
-	if c := count.Load(); c != n {
+	if c := int(count.Load()); c != n {
 		t.Errorf("%d messages of %d came", c, n)
 	}
 }
@@ -110,7 +111,8 @@ func TestEachIsDeliveredOnce(t *testing.T) {
 // TestI22GroupsStayInOrder: senders and settlers work on the same groups at once. Each sender's messages come in its
 // order, positions grow, one message of a group is out at a time, and no follower is forgotten.
 func TestI22GroupsStayInOrder(t *testing.T) {
-	const groups, senders, each = 3, 4, 150
+	const groups, senders = 3, 4
+	each := 150 / semeltest.Sampled(3)
 	first := queueDB(t, Options{MaxConns: 6})
 	dbs := []*DB{first, openAgain(t, first)}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -3,14 +3,14 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 const (
@@ -27,42 +27,14 @@ const (
 // and then returns ctx's error. It notices messages of other processes at once with notifications, else within
 // Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	if limit < 1 {
-		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
-	}
-	limit = min(limit, maxBatch)
-	for idle := 0; ; idle++ {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		// The waiter is registered before the look, so that a later message wakes it.
-		w := q.db.wake.waiters.Add(q.name)
-		out, next, err := q.take(ctx, limit)
-		if err != nil || len(out) > 0 {
-			q.db.wake.waiters.Remove(w)
-			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
-				return nil, cerr
-			}
-			return out, err
-		}
-		woken, err := q.db.wake.sleep(ctx, w, idle, next)
-		if cerr := ctx.Err(); cerr != nil {
-			return nil, cerr
-		}
-		if err != nil {
-			return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
-		}
-		if woken {
-			idle = 0
-		}
-	}
+	return q.db.wake.waiters.Receive(ctx, q.name, limit, q.take, q.db.wake.sleep)
 }
 
 // take returns what is deliverable now. If that is nothing, next is how long until there may be something by itself;
 // negative: unknown.
 func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, next time.Duration, err error) {
 	if err := checkQueueName(q.name); err != nil {
-		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
+		return nil, -1, err
 	}
 	linger, cancel := lingering(ctx, lingerWait)
 	defer cancel()
@@ -72,7 +44,7 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, nex
 	_, _ = rand.Read(t.nonce[:]) // it never fails
 	t.at, t.pos = f.begin(q.db.history.now())
 	if err := t.run(linger); err != nil {
-		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
+		return nil, -1, err
 	}
 	return t.out, f.look(&t), nil
 }
@@ -127,47 +99,40 @@ func (t *taking) run(ctx context.Context) error {
 	return nil
 }
 
+// rows reads the rows of semel_receive.
 func (t *taking) rows(rows pgx.Rows) error {
+	c := &t.cols
 	for rows.Next() {
-		if err := t.row(rows); err != nil {
+		c.body = nil
+		if err := rows.Scan(c.dest...); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// row reads one row of semel_receive.
-func (t *taking) row(row scanner) error {
-	c := &t.cols
-	c.body = nil
-	if err := row.Scan(c.dest...); err != nil {
-		return err
-	}
-	if !c.pos.Valid {
-		if c.due.Valid {
-			t.next = &c.due.Time
+		if !c.pos.Valid {
+			if c.due.Valid {
+				t.next = &c.due.Time
+			}
+			continue
 		}
-		return nil
+		if p := (place{c.due.Time, c.pos.Int64}); t.last.less(p) {
+			t.last = p
+		}
+		if len(t.receipts) == 0 {
+			t.receipts = make([]receipt, min(t.limit-len(t.out), 64))
+		}
+		rc := &t.receipts[0]
+		t.receipts = t.receipts[1:]
+		d := driver.Delivery{Receipt: rc, Count: int(c.count.Int32)}
+		d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
+		rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
+		var err error
+		if d.Headers, err = rowqueue.ReadHeaders(d.ID, c.headers); err != nil {
+			return err
+		}
+		if t.out == nil {
+			t.out = make([]driver.Delivery, 0, min(t.limit, 64))
+		}
+		t.out = append(t.out, d)
 	}
-	if p := (place{c.due.Time, c.pos.Int64}); t.last.less(p) {
-		t.last = p
-	}
-	if len(t.receipts) == 0 {
-		t.receipts = make([]receipt, min(t.limit-len(t.out), 64))
-	}
-	rc := &t.receipts[0]
-	t.receipts = t.receipts[1:]
-	d := driver.Delivery{Receipt: rc, Count: int(c.count.Int32)}
-	d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
-	rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
-	var err error
-	if d.Headers, err = rowstore.ReadHeaders(c.headers); err != nil {
-		return fmt.Errorf("message %q: %w", d.ID, err)
-	}
-	if t.out == nil {
-		t.out = make([]driver.Delivery, 0, min(t.limit, 64))
-	}
-	t.out = append(t.out, d)
 	return nil
 }
 

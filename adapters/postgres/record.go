@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -137,7 +136,7 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 }
 
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
-var errPacked = errors.New("unreadable record")
+var errPacked = fmt.Errorf("%w: it has a form that this program does not know", driver.ErrUnreadable)
 
 // recordFields is how many columns semel_row has.
 const recordFields = 31
@@ -210,19 +209,8 @@ func (p *packed) time() time.Time {
 }
 
 // readRecord reads what semel_row wrote. The record shares no memory with b. Its errors are driver.ErrUnreadable.
-func readRecord(b []byte) (driver.Record, error) {
-	r, err := unpackRecord(b)
-	if err != nil {
-		return r, fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
-	}
-	return r, nil
-}
-
-func unpackRecord(b []byte) (r driver.Record, err error) {
-	if len(b) < 4 {
-		return r, errPacked
-	}
-	if binary.BigEndian.Uint32(b) != recordFields {
+func readRecord(b []byte) (r driver.Record, err error) {
+	if len(b) < 4 || binary.BigEndian.Uint32(b) != recordFields {
 		return r, errPacked
 	}
 	p := &packed{b: slices.Clone(b[4:])}
@@ -240,52 +228,16 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	r.Attempt, r.Failures, r.Takeovers = int(p.int()), int(p.int()), int(p.int())
 	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
 	r.RetryAt, r.CreatedAt = p.time(), p.time()
-	var ok bool
-	r.Deliveries, ok = readDeliveries(p.next())
+	r.Deliveries, err = rowstore.ReadDeliveries(p.next())
 	r.Ended = driver.State(p.int())
 	watermark := p.next()
-	if !ok || p.bad || r.State == driver.Absent || r.State > driver.Expired {
+	if err != nil || p.bad || r.State == driver.Absent || r.State > driver.Expired {
 		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
 	}
 	if r.Watermark, err = driver.ParseWatermark(watermark); err != nil {
-		return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
+		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
-	return r, nil
-}
-
-// packDeliveries writes each delivery id after its length. Without any it is NULL.
-func packDeliveries(ids []string) []byte {
-	if len(ids) == 0 {
-		return nil
-	}
-	n := 0
-	for _, id := range ids {
-		n += binary.MaxVarintLen16 + len(id)
-	}
-	b := make([]byte, 0, n)
-	for _, id := range ids {
-		b = append(binary.AppendUvarint(b, uint64(len(id))), id...)
-	}
-	return b
-}
-
-func packDelivery(id string) []byte {
-	if id == "" {
-		return nil
-	}
-	return append(binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen16+len(id)), uint64(len(id))), id...)
-}
-
-func readDeliveries(b []byte) (ids []string, ok bool) {
-	for len(b) > 0 {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) {
-			return nil, false
-		}
-		ids = append(ids, string(b[size:size+int(n)]))
-		b = b[size+int(n):]
-	}
-	return ids, true
+	return r, err
 }
 
 // bytesOrNull stores empty bytes as NULL.
@@ -346,7 +298,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		uncertain[i], states[i], takeovers[i] = int32(r.Uncertainty), int16(r.State), int16(r.Takeover)
 		endings[i] = int16(r.Ended)
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
-		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(r.Deliveries)
+		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), rowstore.PackDeliveries(r.Deliveries...)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
 		watermarks[i], digests[i] = driver.AppendWatermark(nil, &r.Watermark), int64(r.BodyDigest)
 	}

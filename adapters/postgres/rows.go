@@ -305,7 +305,9 @@ func columns(args []any) []any {
 		case driver.Nonce:
 			out[i] = uuid(v)
 		case rowstore.Name:
-			out[i] = string(v)
+			if isText(string(v)) { // else NULL, which equals nothing
+				out[i] = string(v)
+			}
 		case time.Time:
 			if out[i] = a; v.IsZero() {
 				out[i] = nil

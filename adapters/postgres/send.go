@@ -7,7 +7,8 @@ import (
 	"slices"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 const (
@@ -22,7 +23,7 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if len(m) == 0 {
 		return nil
 	}
-	list := q.own(m)
+	list := rowqueue.Own(q.name, m)
 	err := q.db.inQueues(ctx, func(p *pipeline) error {
 		return q.db.addSends(ctx, p, func(i int) int { return i }, list)
 	})
@@ -31,16 +32,6 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	}
 	q.db.signal(q.name)
 	return nil
-}
-
-// own copies messages and names this queue in them.
-func (q *Queue) own(m []driver.Message) []driver.Message {
-	list := make([]driver.Message, len(m))
-	copy(list, m)
-	for i := range list {
-		list[i].Queue = q.name
-	}
-	return list
 }
 
 const (
@@ -113,7 +104,7 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) {
 		r.flush(p)
 	}
 	r.bytes += len(m.Body)
-	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, rowstore.PackHeaders(m.Headers))
+	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, rowqueue.PackHeaders(m.Headers))
 	r.delay, r.sent = append(r.delay, max(m.Delay, 0).Microseconds()), append(r.sent, m.SentAt)
 	r.body = append(r.body, bytesOf(m.Body))
 	if m.Group == "" {

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semel-dev/semel/driver"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 const (
@@ -33,19 +35,16 @@ const (
 // and the dead letter of Dead are written even when the receipt is lost: both follow from the record, and a dead letter is
 // written once per id.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
-	list := make([]*driver.Settlement, len(s))
-	for i := range s {
-		if err := q.check(&s[i]); err != nil {
-			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
-		}
-		list[i] = &s[i]
+	list, err := q.settlements(s)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]driver.Outcome, len(s))
 	if len(s) == 0 {
 		return out, nil
 	}
 	done := changed{}
-	err := q.db.inQueues(ctx, func(p *pipeline) error {
+	err = q.db.inQueues(ctx, func(p *pipeline) error {
 		for _, x := range list {
 			if x.Action == driver.Dead {
 				if err := q.db.queueMade(ctx, q.name); err != nil {
@@ -65,6 +64,18 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	return out, nil
 }
 
+// settlements checks settlements.
+func (q *Queue) settlements(s []driver.Settlement) ([]*driver.Settlement, error) {
+	list := make([]*driver.Settlement, len(s))
+	for i := range s {
+		if err := q.check(&s[i]); err != nil {
+			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
+		}
+		list[i] = &s[i]
+	}
+	return list, nil
+}
+
 // outcomes sets the outcomes of settlements and marks spent receipts.
 func (q *Queue) outcomes(s []*driver.Settlement, done changed, out []driver.Outcome) {
 	wake := false
@@ -74,9 +85,7 @@ func (q *Queue) outcomes(s []*driver.Settlement, done changed, out []driver.Outc
 		if out[i] != driver.Unknown {
 			continue
 		}
-		out[i] = driver.Lost
-		if done[change{rc.pos, back(s[i].Action)}] {
-			out[i] = driver.Applied
+		if out[i] = done.outcome(rc, back(s[i].Action)); out[i] == driver.Applied {
 			rc.settled.Store(uint32(s[i].Action) + 1)
 			wake = wake || rc.group != "" || back(s[i].Action)
 		}
@@ -105,6 +114,13 @@ type change struct {
 }
 
 type changed map[change]bool
+
+func (d changed) outcome(rc *receipt, back bool) driver.Outcome {
+	if d[change{rc.pos, back}] {
+		return driver.Applied
+	}
+	return driver.Lost
+}
 
 // read collects the result of a statement. A nil d ignores it.
 func (d changed) read(back bool) func(pgx.Rows) error {
@@ -143,7 +159,7 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	})
 	for _, x := range s {
 		if x.Close != "" {
-			q.deleteDeadLetter(p, x.Close)
+			p.exec("delete a dead letter", numbered(rowqueue.DeleteDeadLetter), q.name, x.Close)
 		}
 		if x.Action == driver.Dead {
 			q.addDeadLetter(p, x.DeadLetter)
@@ -269,9 +285,8 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	}
 	for i, r := range receipts {
 		rc := r.(*receipt)
-		out[i] = driver.Lost
-		if rc.settled.Load() == 0 && done[change{rc.pos, false}] {
-			out[i] = driver.Applied
+		if out[i] = driver.Lost; rc.settled.Load() == 0 {
+			out[i] = done.outcome(rc, false)
 		}
 	}
 	return out, nil

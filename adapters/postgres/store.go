@@ -9,6 +9,8 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/sqltext"
 )
 
 // Store keeps idempotency records. The plain case of every operation is one guarded statement, sent in one round trip. The
@@ -59,9 +61,9 @@ const maxStepName = 1024
 // nothing is repeated, and one more when a statement must change a certain number of rows. Else the table decides. Effects
 // come after all rows. See [driver.StepStore].
 func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	works, all := make([]driver.Work, len(w)), make([]int, len(w))
+	works := make([]driver.Work, len(w))
 	for i := range w {
-		all[i], works[i].Effects = i, w[i].Effects
+		works[i].Effects = w[i].Effects
 		if err := s.db.checkStep(&h, &w[i], &works[i]); err != nil {
 			return driver.Unknown, fmt.Errorf("write steps: %w", &driver.ItemError{Index: i, Err: err})
 		}
@@ -79,7 +81,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 			for i := range w {
 				x.p.exec("write a step", sqlStepPlain, s.db.stepArgs(hash, &h, &w[i])...)
 			}
-			return x.Works(works, all)
+			return x.Works(works, places(works))
 		})
 	}
 	switch {
@@ -96,7 +98,7 @@ func (db *DB) checkStep(h *driver.Hold, w *driver.StepWrite, effects *driver.Wor
 		return err
 	}
 	if n := len(w.Name); n > maxStepName {
-		return fmt.Errorf("name %q of a step has %d bytes, must have %d at most", rowstore.Head(w.Name), n, maxStepName)
+		return fmt.Errorf("name %q of a step has %d bytes, must have %d at most", sqltext.Head(w.Name), n, maxStepName)
 	}
 	if n := len(h.Version); n > maxStepName {
 		return fmt.Errorf("version of a run with steps has %d bytes, must have %d at most", n, maxStepName)

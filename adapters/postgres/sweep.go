@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
@@ -75,20 +75,16 @@ func (w *sweep) step(ctx context.Context, most int) error {
 		whose = append(whose, []byte(c))
 	}
 	var did driver.Swept
-	var park []driver.Record
 	from, end := w.from, true
-	err := w.db.with(ctx, func(conn *pgxpool.Conn) error {
-		p := &pipeline{}
-		p.beginLong(w.db)
-		p.query("sweep a stretch", func(rows pgx.Rows) error {
+	read := func(x *rowTx) func(rows pgx.Rows) error {
+		return func(rows pgx.Rows) error {
 			for rows.Next() {
 				var (
-					stretch int64
-					purged  *int64
-					expired *int64
-					whole   *bool
-					found   []byte
-					now     time.Time
+					stretch         int64
+					purged, expired *int64
+					whole           *bool
+					found           []byte
+					now             time.Time
 				)
 				if err := rows.Scan(&stretch, &purged, &expired, &whole, &found, &now); err != nil {
 					return err
@@ -105,54 +101,42 @@ func (w *sweep) step(ctx context.Context, most int) error {
 					continue // a program that can read it sweeps it
 				}
 				if after, v := driver.DecideSweep(r, now, w.horizon, 0, w.consumers...); v == driver.SweepAbandon {
-					park = append(park, after)
+					x.changes = append(x.changes, after)
 				}
 			}
 			return rows.Err()
-		}, sqlSweep, w.from, int32(sweepPages), int32(sweepSmall), int32(most), horizon, whose)
-		if err := p.run(ctx, conn); err != nil {
-			return err
 		}
-		p = &pipeline{}
-		p.store(park)
-		p.commit()
-		return p.run(ctx, conn)
-	})
-	if err != nil {
-		return err
 	}
-	did.Abandoned = len(park)
-	w.did, w.from, w.end = did, from, end
-	return nil
+	err := rows{w.db}.try(ctx, false, func(x *rowTx) error {
+		x.p.beginLong(w.db)
+		x.p.query("sweep a stretch", read(x), sqlSweep, w.from, int32(sweepPages), int32(sweepSmall), int32(most), horizon, whose)
+		err := x.send()
+		did.Abandoned = len(x.changes)
+		return err
+	})
+	if err == nil {
+		w.did, w.from, w.end = did, from, end
+	}
+	return err
 }
 
-// sqlSweepLag looks at the stretch where a sweep stopped, or the next one that is due. 1 stretch 2 pages of a stretch.
-const sqlSweepLag = `WITH s AS (SELECT coalesce((SELECT w.stretch FROM semel_sweep w WHERE w.stretch >= $1 AND w.due <= clock_timestamp()
-    ORDER BY w.stretch LIMIT 1), $1) AS stretch)
+// sqlSweepLag looks at the stretch where a sweep stopped, or the next one that is due. 1 stretch 2 pages of a stretch
+const sqlSweepLag = `WITH x AS (SELECT ?::bigint AS begin, ?::bigint AS pages),
+  s AS (SELECT coalesce((SELECT w.stretch FROM semel_sweep w WHERE w.stretch >= x.begin AND w.due <= clock_timestamp()
+    ORDER BY w.stretch LIMIT 1), x.begin) AS stretch, x.pages FROM x)
 SELECT clock_timestamp(), min(r.retain_until) FROM semel_record r
-WHERE r.ctid >= (SELECT format('(%s,0)', s.stretch * $2)::tid FROM s) AND
-  r.ctid < (SELECT format('(%s,0)', (s.stretch + 1) * $2)::tid FROM s) AND
+WHERE r.ctid >= (SELECT format('(%s,0)', s.stretch * s.pages)::tid FROM s) AND
+  r.ctid < (SELECT format('(%s,0)', (s.stretch + 1) * s.pages)::tid FROM s) AND
   r.state IN (2, 3, 4, 6) AND r.retain_until < clock_timestamp()`
 
 // lag returns for how long the retention of a record that this sweep leaves has ended. One stretch stands for all of them:
 // those behind it are usually not older.
 func (w *sweep) lag(ctx context.Context) (lag time.Duration, err error) {
-	err = w.db.with(ctx, func(conn *pgxpool.Conn) error {
-		p := &pipeline{}
-		p.query("look at what a sweep leaves", func(rows pgx.Rows) error {
-			var now time.Time
-			var oldest *time.Time
-			for rows.Next() {
-				if err := rows.Scan(&now, &oldest); err != nil {
-					return err
-				}
-			}
-			if oldest != nil {
-				lag = now.Sub(*oldest)
-			}
-			return rows.Err()
-		}, sqlSweepLag, w.from, int64(sweepPages))
-		return p.run(ctx, conn)
-	})
+	err = rows{w.db}.Read(ctx, func(r rowstore.Row) error {
+		if oldest := r.Time(1); !oldest.IsZero() {
+			lag = r.Time(0).Sub(oldest)
+		}
+		return nil
+	}, sqlSweepLag, w.from, int64(sweepPages))
 	return lag, err
 }

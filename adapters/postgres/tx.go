@@ -115,11 +115,12 @@ func (o *opening) try(ctx context.Context) (x *transaction, again bool, err erro
 	}
 	t, old, err := o.open(ctx)
 	if err != nil {
-		if code(err) == codeFloor {
+		switch code(err) {
+		case codeFloor:
 			return nil, true, nil
-		}
-		if code(err) == codeLocked {
-			return nil, true, o.leaveLocked(ctx)
+		case codeLocked: // others hold some keys, which were waited for already: leave them out
+			o.todo, err = o.probe(ctx, o.todo)
+			return nil, true, err
 		}
 		return nil, false, err
 	}
@@ -193,7 +194,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 // known decides claims on existing records under their locks. Records that others have locked are Busy. again: a record
 // went away, or a decision has to be durable whatever becomes of this transaction.
 func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
-	c, tx := some(o.c, part.index), o.s.db.rowTx(ctx, x.conn)
+	c, tx := rowstore.Some(o.c, part.index), o.s.db.rowTx(ctx, x.conn)
 	grants, durable, err := rowstore.ClaimTx(tx, rowstore.Skip, &x.held, c...)
 	if err != nil {
 		return false, err
@@ -206,17 +207,10 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 	if len(durable) > 0 {
 		x.end(ctx)
 		return true, rows{o.s.db}.Atomic(ctx, len(durable), func(tx rowstore.Tx) error {
-			return rowstore.Park(tx, rowstore.Skip, some(c, durable)...)
+			return rowstore.Park(tx, rowstore.Skip, rowstore.Some(c, durable)...)
 		})
 	}
 	return false, tx.write()
-}
-
-// leaveLocked leaves out keys that other transactions hold. They were waited for already.
-func (o *opening) leaveLocked(ctx context.Context) error {
-	free, err := o.probe(ctx, o.todo)
-	o.todo = free
-	return err
 }
 
 // probe claims keys in a transaction that is rolled back, and returns those that nobody else holds.

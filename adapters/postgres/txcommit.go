@@ -24,9 +24,8 @@ func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	out := make([]driver.Outcome, len(w))
+	out := slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
 	for i := range w {
-		out[i] = driver.Applied
 		if f := &w[i].Finish; f.Final == driver.Complete {
 			x.s.db.keep.Store(micros(f.Keep))
 		}
@@ -47,11 +46,7 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	if err := x.recall(w); err != nil {
 		return err
 	}
-	all := make([]int, len(w))
-	for i := range w {
-		all[i] = i
-	}
-	p := &pipeline{}
+	all, p := places(w), &pipeline{}
 	p.exec("look whether the transaction is open", x.s.db.sqlTake(), x.id, millis(x.s.db.o.MaxTx), x.s.db.info.names, x.s.db.info.values)
 	if err := x.addRecords(p, w, works); err != nil {
 		return err
@@ -140,17 +135,20 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 		return err
 	}
 	culprit := -1
-	for i := range w {
-		if len(statements(&w[i])) > 0 {
-			if culprit >= 0 {
-				culprit = -1
-				break
-			}
-			culprit = i
-		}
+	if some := slices.DeleteFunc(places(w), func(i int) bool { return len(statements(&w[i])) == 0 }); len(some) == 1 {
+		culprit = some[0]
 	}
 	if len(w) == 1 {
 		culprit = 0
 	}
 	return &driver.ItemError{Index: culprit, Err: err}
+}
+
+// places are those of all works.
+func places(w []driver.Work) []int {
+	all := make([]int, len(w))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }

@@ -10,9 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/semel-dev/semel/driver/rowstore"
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 const (
@@ -43,7 +42,7 @@ type waker struct {
 	// backend is the server's process id of the listening connection.
 	backend atomic.Uint32
 
-	waiters rowstore.Waiters
+	waiters rowqueue.Waiters
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -72,10 +71,8 @@ func (w *waker) close() {
 }
 
 // sleep waits until x is signalled (woken), next has passed (negative: unknown) or it is time to look anyhow. idle counts
-// the looks that found nothing. It ends the registration of x.
-func (w *waker) sleep(ctx context.Context, x *rowstore.Waiter, idle int, next time.Duration) (woken bool, err error) {
-	defer w.waiters.Remove(x)
-	w.waiters.Wait(x)
+// the looks that found nothing.
+func (w *waker) sleep(ctx context.Context, x *rowqueue.Waiter, idle int, next time.Duration) (woken bool, err error) {
 	w.listen()
 	d := w.interval(idle)
 	if next >= 0 {
@@ -152,12 +149,11 @@ func (w *waker) notify() {
 func (w *waker) publish(payloads []string) error {
 	ctx, cancel := context.WithTimeout(w.ctx, helloWait)
 	defer cancel()
-	p := &pipeline{}
-	p.exec("begin", sqlBegin)
-	p.exec("set", "SET LOCAL synchronous_commit = off")
-	p.exec("notify", sqlNotify, payloads)
-	p.commit()
-	return w.db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
+	return w.db.once(ctx, func(p *pipeline) error {
+		p.exec("set", "SET LOCAL synchronous_commit = off")
+		p.exec("notify", sqlNotify, payloads)
+		return nil
+	})
 }
 
 // pause waits; false when the database is closed.

@@ -6,9 +6,23 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
+)
+
+var (
+	_ driver.Store           = (*Store)(nil)
+	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.RecordScanner   = (*Store)(nil)
+	_ driver.Operator        = (*Store)(nil)
+	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.StepStore       = (*Store)(nil)
+	_ driver.DuplicateLog    = (*Store)(nil)
+	_ driver.Historian       = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 )
 
 // TestStoreSuite compares the store with the decision table, on a clock that the suite moves, also back.

@@ -13,7 +13,7 @@
 // PREFIX is Options.Prefix, S the shard, H the first 16 bytes of the key's hash:
 //
 //	{PREFIX}:shards     the number of shards
-//	{PREFIX}:longterm   the long-term periods of consumers (hash)
+//	{PREFIX}:longterm   the long-term periods of consumers in µs (sorted set)
 //	{PREFIX:S}:r:H      a record (string)
 //	{PREFIX:S}:x:H      its side: journals of steps, audit log, duplicates (hash)
 //	{PREFIX:S}:index    the hashes, scored by when a sweep has to look (sorted set)
@@ -21,8 +21,9 @@
 //
 // # What Redis can lose
 //
-// Open asks the server how it is set up. [driver.StoreFeatures] says what it can lose: with appendfsync always and no
-// replicas nothing, else the last seconds, the last records before a failover, or all. The guarantee line prints it.
+// Open reads the server's settings. [driver.StoreFeatures] states the possible loss: with appendfsync always and no
+// replicas nothing, otherwise the last seconds, the last records before a failover, or all. The guarantee line prints
+// it.
 //
 // Effects do not commit with records, because a script that fails in the middle is not rolled back. Give downstreams the
 // effect key.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,19 +41,6 @@ type Store struct {
 	lanes   []lane // by shard
 }
 
-var (
-	_ driver.Store           = (*Store)(nil)
-	_ driver.RecordInspector = (*Store)(nil)
-	_ driver.RecordScanner   = (*Store)(nil)
-	_ driver.Operator        = (*Store)(nil)
-	_ driver.AuditLog        = (*Store)(nil)
-	_ driver.Sweeper         = (*Store)(nil)
-	_ driver.StepStore       = (*Store)(nil)
-	_ driver.DuplicateLog    = (*Store)(nil)
-	_ driver.Historian       = (*Store)(nil)
-	_ driver.LongTerm        = (*Store)(nil)
-)
-
 // maxShards bounds Options.Shards.
 const maxShards = 1024
 
@@ -68,13 +56,9 @@ func Open(ctx context.Context, client goredis.UniversalClient, o Options) (*Stor
 	case o.Shards < 0 || o.Shards > maxShards:
 		return nil, fmt.Errorf("redis: Options.Shards is %d: use 1 to %d", o.Shards, maxShards)
 	}
-	if o.Prefix == "" {
-		o.Prefix = "semel"
-	}
-	if o.clock == "" {
-		o.clock = "redis.call('TIME')"
-	}
-	s := &Store{client: client, prefix: o.Prefix, script: goredis.NewScript(strings.Replace(luaRecords, "redis.call('TIME')", o.clock, 1))}
+	const clock = "redis.call('TIME')"
+	script := strings.Replace(luaRecords, clock, cmp.Or(o.clock, clock), 1)
+	s := &Store{client: client, prefix: cmp.Or(o.Prefix, "semel"), script: goredis.NewScript(script)}
 	s.history.watch(client)
 	var err error
 	if s.server, err = Inspect(ctx, client); err != nil {

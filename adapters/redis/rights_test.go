@@ -12,7 +12,7 @@ import (
 )
 
 // rights is the rule of docs/adapters.md for a worker.
-const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hget +hset +hdel +hincrby +hgetall " +
+const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hset +hdel +hincrby +hgetall " +
 	"+zadd +zrem +zscan +zrangebyscore +time +info +config|get +client|setname +hello +ping"
 
 // TestRightsAreEnough: with the rights of the documentation a user can do all that a store does. Without them the error names

@@ -47,10 +47,8 @@ func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 					page = append(page, ofHash(m))
 				}
 			}
-			for part := range slices.Chunk(page, scanPage) {
-				if err := each(part); err != nil {
-					return err
-				}
+			if err := each(page); err != nil {
+				return err
 			}
 			if len(recent) > scanMemory {
 				recent, before = map[string]bool{}, recent

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -67,34 +68,30 @@ func inspect(ctx context.Context, node goredis.Cmdable) (s Server, err error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		info[name] = value
 	}
-	number := func(text string) int64 {
-		n, _ := strconv.ParseInt(text, 10, 64)
+	hidden := false
+	for _, name := range []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "min-*-to-write", "lua-time-limit"} {
+		values, err := node.ConfigGet(ctx, name).Result()
+		if hidden = err != nil; hidden {
+			break
+		}
+		maps.Copy(info, values)
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(info[name], 10, 64)
 		return n
 	}
-	s.Product = "Redis " + info["redis_version"]
+	s = Server{
+		Product: "Redis " + info["redis_version"], Role: strings.Replace(info["role"], "slave", "replica", 1),
+		Replicas: int(number("connected_slaves")), Cluster: info["cluster_enabled"] == "1", Hidden: hidden,
+		AppendOnly: info["aof_enabled"] == "1", OnRewrite: info["no-appendfsync-on-rewrite"] == "yes",
+		Fsync: info["appendfsync"], Save: info["save"],
+		Policy: info["maxmemory_policy"], MaxMemory: number("maxmemory"), UsedMemory: number("used_memory"),
+		MinReplicas: number("min-replicas-to-write"), BusyAfter: number("lua-time-limit"),
+	}
 	if v := info["valkey_version"]; v != "" {
 		s.Product = "Valkey " + v
 	}
-	if s.Role = info["role"]; s.Role == "slave" {
-		s.Role = "replica"
-	}
-	s.Replicas, s.Cluster = int(number(info["connected_slaves"])), info["cluster_enabled"] == "1"
-	s.AppendOnly, s.Policy = info["aof_enabled"] == "1", info["maxmemory_policy"]
-	s.UsedMemory, s.MaxMemory = number(info["used_memory"]), number(info["maxmemory"])
-	config := map[string]string{}
-	for _, name := range []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "min-*-to-write", "lua-time-limit"} {
-		values, err := node.ConfigGet(ctx, name).Result()
-		if err != nil {
-			s.Hidden = true
-			return s, ctx.Err()
-		}
-		for name, value := range values {
-			config[name] = value
-		}
-	}
-	s.Fsync, s.OnRewrite, s.Save = config["appendfsync"], config["no-appendfsync-on-rewrite"] == "yes", config["save"]
-	s.MinReplicas, s.BusyAfter = number(config["min-replicas-to-write"]), number(config["lua-time-limit"])
-	return s, nil
+	return s, ctx.Err()
 }
 
 // Evicts reports that the server removes records when its memory is full. Records have no time to live, so the policies

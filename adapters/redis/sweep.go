@@ -78,18 +78,16 @@ func (w *sweep) scan(ctx context.Context, shard int, low, high float64, due bool
 
 // page sweeps records.
 func (w *sweep) page(ctx context.Context, page []*item, kept *int) error {
-	did := make([]driver.Swept, len(page))
-	keeps := make([]bool, len(page))
+	did := make([]*driver.Swept, len(page)) // nil: the record stays
 	for i, it := range page {
 		it.decide = func(r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool, more []any) {
-			did[i], keeps[i] = driver.Swept{}, false
-			if r.State == driver.Absent { // the index is ahead of a record that was never written
+			if did[i] = new(driver.Swept); r.State == driver.Absent { // the index is ahead of a record that was never written
 				return r, true, nil
 			}
 			after, v := driver.DecideSweep(r, now, w.horizon, w.periods[r.Key.Consumer], w.consumers...)
 			switch v {
 			case driver.SweepKeep:
-				keeps[i] = true
+				did[i] = nil
 			case driver.SweepPurge:
 				did[i].Purged, after = 1, driver.Record{}
 			case driver.SweepExpire:
@@ -97,19 +95,19 @@ func (w *sweep) page(ctx context.Context, page []*item, kept *int) error {
 			case driver.SweepAbandon:
 				did[i].Abandoned = 1
 			}
-			return after, !keeps[i], nil
+			return after, did[i] != nil, nil
 		}
 	}
 	w.read(ctx, page...)
 	w.swap(ctx, page)
 	for i, it := range page {
 		switch {
-		case keeps[i], isUnreadable(it.err), errors.Is(it.err, driver.ErrNotCommitted):
+		case isUnreadable(it.err), errors.Is(it.err, driver.ErrNotCommitted), it.err == nil && did[i] == nil:
 			*kept++
 		case it.err != nil:
 			return it.err
 		default:
-			w.sum.Add(did[i])
+			w.sum.Add(*did[i])
 		}
 	}
 	return nil

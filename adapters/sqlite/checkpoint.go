@@ -1,8 +1,9 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // checkpointer carries the write-ahead log over into the database while the writer appends, on a connection of its own.
@@ -107,8 +108,8 @@ func (c *checkpointer) look() {
 
 // pragma checkpoints and returns how many frames the log has, and how many of them are carried over.
 func (c *checkpointer) pragma(mode string) (frames, carried int64, err error) {
-	err = c.s.query(func(v []driver.Value) error {
-		frames, carried = integer(v[1]), integer(v[2])
+	err = c.s.query(func(v rowstore.Row) error {
+		frames, carried = v.Int(1), v.Int(2)
 		return nil
 	}, "PRAGMA wal_checkpoint("+mode+")")
 	return frames, carried, err

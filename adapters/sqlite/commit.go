@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
+	"github.com/semel-dev/semel/driver/sqltext"
 )
 
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
@@ -18,8 +19,8 @@ func (s *Store) Joins(q driver.Queue) bool {
 
 // Commit writes works in one transaction: effects, record, emitted messages, acknowledgement. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	if err := s.checkWorks(w); err != nil {
-		return nil, err
+	if err := rowstore.CheckWorks(w, s.db.checkWork); err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
 	}
 	out := make([]driver.Outcome, len(w))
 	hashes := workHashes(w)
@@ -35,16 +36,6 @@ func workHashes(w []driver.Work) [][]byte {
 	return hashes(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
 }
 
-// checkWorks refuses what this store cannot write.
-func (s *Store) checkWorks(w []driver.Work) error {
-	for i := range w {
-		if err := s.db.checkWork(&w[i]); err != nil {
-			return fmt.Errorf("commit: %w", &driver.ItemError{Index: i, Err: err})
-		}
-	}
-	return nil
-}
-
 func (db *DB) checkWork(w *driver.Work) error {
 	return rowstore.CheckWork(w, func(a *driver.Settlement) error {
 		rc, ok := a.Receipt.(*receipt)
@@ -58,15 +49,9 @@ func (db *DB) checkWork(w *driver.Work) error {
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
 // writes anything else.
 func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
-	fresh := make([]int, 0, len(w))
-	for i := range w {
-		o, changed, err := t.finish(&w[i].Finish, hashes[i])
-		if err != nil {
-			return fmt.Errorf("key %q: %w", w[i].Finish.Hold.Key.Raw, err)
-		}
-		if out[i] = o; changed {
-			fresh = append(fresh, i)
-		}
+	fresh, err := t.finish(func(i int) *driver.Finish { return &w[i].Finish }, hashes, out)
+	if err != nil {
+		return err
 	}
 	return t.works(w, fresh)
 }
@@ -147,7 +132,7 @@ func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err erro
 	case over && a.longest != item:
 		return &driver.ItemError{Index: a.longest, Err: errTooLong}
 	}
-	where := fmt.Sprintf("statement %d (%s)", at, rowstore.Head(list[at-1].SQL))
+	where := fmt.Sprintf("statement %d (%s)", at, sqltext.Head(list[at-1].SQL))
 	if over { // SQLite's own error is that of an interrupt
 		return &driver.ItemError{Index: item, Err: fmt.Errorf("%s: %w", where, errTooLong)}
 	}

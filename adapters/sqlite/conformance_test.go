@@ -61,7 +61,10 @@ func TestStoreSuite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		c := newClock()
 		db := openFor(t, Options{clock: c.now})
-		return semeltest.StoreSetup{Store: db.Store(), Advance: c.advance, Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db)}
+		return semeltest.StoreSetup{
+			Store: db.Store(), Advance: c.advance, Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
+			Sample: semeltest.Sampled(4), // memory compares all cells
+		}
 	})
 }
 
@@ -75,14 +78,14 @@ func damage(db *DB) func(t testing.TB, k driver.Key) {
 	}
 }
 
-// TestStoreSuiteRealClock uses short leases and real waits, on a sample of the cells: TestStoreSuite compares all.
+// TestStoreSuiteRealClock uses short leases and real waits, on fewer cells than TestStoreSuite.
 func TestStoreSuiteRealClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short runs the suites once, in virtual time")
 	}
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db), Sample: semeltest.Sampled(11)}
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db), Sample: semeltest.Sampled(23)}
 	})
 }
 

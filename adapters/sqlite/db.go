@@ -18,6 +18,8 @@ import (
 	sqlite3 "modernc.org/sqlite"
 
 	"github.com/semel-dev/semel/driver/rowstore"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 // DB is one SQLite file with queues and a record store. All methods may be called concurrently.
@@ -69,7 +71,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 		}
 	}
 	if have != schemaVersion {
-		return nil, &SchemaError{Path: path, Have: have, Want: schemaVersion}
+		return nil, schemaError(path, have, false)
 	}
 	db := &DB{
 		path: path, o: o, now: o.clock, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
@@ -154,7 +156,7 @@ func (db *DB) Close() error {
 func (db *DB) SQL() *sql.DB { return db.reader }
 
 // Queues lists the names of the queues that were ever sent to, sorted.
-func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowqueue.List(ctx, rows{db}) }
 
 func checkPath(path string, mustExist bool) error {
 	if path == "" {
@@ -177,7 +179,7 @@ func checkPath(path string, mustExist bool) error {
 		return fmt.Errorf("open database %s: directory %s: %w", path, dir, fs.ErrNotExist)
 	}
 	if mustExist {
-		return &SchemaError{Path: path, Want: schemaVersion, absent: true}
+		return schemaError(path, 0, true)
 	}
 	return nil
 }

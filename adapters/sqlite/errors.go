@@ -3,52 +3,28 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 
 	sqlite3 "modernc.org/sqlite"
 	sqlite3lib "modernc.org/sqlite/lib"
 
 	"github.com/semel-dev/semel/driver"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // ErrClosed reports the use of a database after Close.
 var ErrClosed = errors.New("sqlite: database is closed")
 
-// SchemaError reports that the file's schema is not the one that this program works with.
-type SchemaError struct {
-	Path string
-	// Have is the version in the file, 0 = it has no semel tables. Want is the version that this program works with.
-	Have, Want int
+// SchemaError reports that the file's schema is not the one that this program works with, or that there is no file.
+type SchemaError = rowstore.SchemaError
 
-	absent bool // there is no file
-}
-
-// Unwrap is fs.ErrNotExist when there is no file.
-func (e *SchemaError) Unwrap() error {
-	if e.absent {
-		return fs.ErrNotExist
+func schemaError(path string, have int, absent bool) error {
+	escaped := (&url.URL{Path: path}).EscapedPath()
+	return &SchemaError{
+		Database: path, Have: have, Want: schemaVersion, Absent: absent, Adapter: "sqlite",
+		Migrate: fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", path, escaped),
 	}
-	return nil
-}
-
-func (e *SchemaError) Error() string {
-	switch {
-	case e.Have > e.Want:
-		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
-			e.Path, e.Have, e.Want)
-	case e.absent:
-		return fmt.Sprintf("database %s does not exist; Try: %s, or sqlite.Options{Create: true}", e.Path, e.migrate())
-	case e.Have == 0:
-		return fmt.Sprintf("database %s has no semel tables; Try: %s, or sqlite.Options{Create: true}", e.Path, e.migrate())
-	}
-	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: %s", e.Path, e.Have, e.Want, e.migrate())
-}
-
-// migrate is what brings the schema up to date.
-func (e *SchemaError) migrate() string {
-	path := (&url.URL{Path: e.Path}).EscapedPath()
-	return fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", e.Path, path)
 }
 
 // code returns SQLite's primary result code of an error (https://www.sqlite.org/rescode.html), 0 when it is not SQLite's.

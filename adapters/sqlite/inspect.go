@@ -4,44 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// sqlStats counts one queue. 1 name 2 now
+// sqlStats counts one queue (see rowqueue.Stats). 1 name 2 now
 const sqlStats = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high, taken FROM semel_queue WHERE name = ?1)
 SELECT
-  (SELECT count(*) FROM semel_stream, q WHERE pos > low + taken AND pos <= high),
-  (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until > ?2),
-  (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until <= ?2),
-  (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until <= ?2),
-  (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 1),
+  (SELECT count(*) FROM semel_stream, q WHERE pos > low + taken AND pos <= high) +
+    (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until <= ?2) +
+    (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until <= ?2),
+  (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until > ?2) +
+    (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 1),
   (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 0),
   (SELECT count(*) FROM semel_dead_letter l, q WHERE l.queue = q.id),
-  (SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1),
-  (SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id)`
+  ?2 - min(coalesce((SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1), ?2),
+    coalesce((SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id), ?2))`
 
 // Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
-	var s driver.QueueStats
-	now := q.db.now()
-	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
-		s.Visible, s.InFlight = r.Int(0)+r.Int(2)+r.Int(3), r.Int(1)+r.Int(4)
-		s.Delayed, s.DeadLetters = r.Int(5), r.Int(6)
-		for i := 7; i < len(r); i++ {
-			if at := r.Time(i); !at.IsZero() {
-				s.Oldest = max(s.Oldest, now.Sub(at).Truncate(time.Microsecond))
-			}
-		}
-		return nil
-	}, sqlStats, q.name, now.UnixMicro())
-	return s, rowstore.Wrap(err, "count messages of queue %q", q.name)
+	return rowqueue.Stats(ctx, rows{q.db}, q.name, sqlStats, q.name, q.db.now().UnixMicro())
 }
 
-// sqlPeek reads both tables in the order of sending. 1 name 2 limit
-const sqlPeek = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high FROM semel_queue WHERE name = ?1),
+// queueSQL are the queries of package rowqueue. Peek reads both tables in the order of sending. Dead letters are listed in the
+// order of writing: sorting would hold all bodies in memory.
+var queueSQL = rowqueue.SQL{
+	Peek: `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high FROM semel_queue WHERE name = ?1),
   m AS (
     SELECT * FROM (SELECT pos, id, sent_at, headers, body, size, NULL AS grp,
         EXISTS (SELECT 1 FROM semel_flight f WHERE s.pos BETWEEN f.first AND f.last) AS count
@@ -50,14 +40,8 @@ const sqlPeek = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 1759218604441
     SELECT * FROM (SELECT pos, id, sent_at, headers, body, size, grp, count
       FROM semel_timed t WHERE pos BETWEEN (SELECT low FROM q) AND (SELECT high FROM q) ORDER BY pos LIMIT ?2))
   SELECT m.id, m.grp, m.sent_at, m.headers, coalesce(m.body, b.body), m.count FROM m
-  LEFT JOIN semel_body b ON b.pos = m.pos ORDER BY m.pos LIMIT ?2`
-
-// Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
-func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	return rowstore.Peek(ctx, rows{q.db}, q.name, sqlPeek, q.name, int64(limit))
+  LEFT JOIN semel_body b ON b.pos = m.pos ORDER BY m.pos LIMIT ?2`,
+	DeadLetters: rowqueue.SelectDeadLetters + "WHERE +queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY seq",
 }
 
 // purgeStep bounds what one transaction of Purge removes.
@@ -125,33 +109,18 @@ func (t *txn) purge(row *queueRow, end int64) (int64, error) {
 	return 0, err
 }
 
-const (
-	// sqlDeadLetters walks in the order of writing: sorting would hold all bodies in memory.
-	sqlDeadLetters = rowstore.SelectDeadLetters + "WHERE +queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY seq"
-	sqlDeadLetter  = rowstore.SelectDeadLetters + "WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND id = ?"
-	// 1 queue 2 dead_at, then the columns
-	sqlDeadLetterInsert = "INSERT INTO semel_dead_letter (queue, dead_at, " + rowstore.DeadLetterColumns + `)
+// sqlDeadLetterInsert writes a dead letter once. 1 queue 2 dead_at, then the columns
+const sqlDeadLetterInsert = "INSERT INTO semel_dead_letter (queue, dead_at, " + rowqueue.DeadLetterColumns + `)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING`
-)
 
 // DeadLetterQueue returns the place for the dead letters of another queue: the queue of that name in this database.
 func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.db.Queue(queue) }
 
 // putDeadLetter writes a dead letter unless its id is there already.
 func (t *txn) putDeadLetter(row *queueRow, l *driver.DeadLetter) error {
-	args := append(columns(append([]any{row.id, t.now}, rowstore.DeadLetterValues(l)...)), bytesOrNull(l.Message.Body))
+	args := append(columns(append([]any{row.id, t.now}, rowqueue.DeadLetterValues(l)...)), bytesOrNull(l.Message.Body))
 	_, err := t.s.exec(sqlDeadLetterInsert, args...)
 	return err
-}
-
-// DeadLetters lists up to limit dead letters (0 = all), oldest first.
-func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
-	return rowstore.DeadLetters(ctx, rows{q.db}, limit, sqlDeadLetters, q.name)
-}
-
-// DeadLetter returns one dead letter; ok is false when there is none.
-func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
-	return rowstore.DeadLetter(ctx, rows{q.db}, sqlDeadLetter, q.name, id)
 }
 
 // PutDeadLetter writes a dead letter without a delivery. Each id is written once.
@@ -167,10 +136,4 @@ func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 		return t.putDeadLetter(row, &l)
 	})
 	return rowstore.Wrap(err, "put dead letter %s", l.ID)
-}
-
-// DeleteDeadLetter removes a dead letter, if it exists.
-func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
-	err := q.db.write(ctx, 1, func(t *txn) error { _, err := t.s.exec(rowstore.DeleteDeadLetter, q.name, id); return err })
-	return rowstore.Wrap(err, "delete dead letter %s", id)
 }

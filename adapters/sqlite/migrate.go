@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 //go:embed schema/0001.sql
@@ -91,13 +93,14 @@ func (s *session) migrate(path string) (from int, err error) {
 		return from, err
 	}
 	if from > schemaVersion {
-		return from, &SchemaError{Path: path, Have: from, Want: schemaVersion}
+		return from, schemaError(path, from, false)
 	}
 	for v := from; v < schemaVersion; v++ {
-		if err := s.script(migrations[v]); err != nil {
-			return from, fmt.Errorf("schema %d: %w", v+1, err)
+		err := s.script(migrations[v])
+		if err == nil {
+			_, err = s.exec("UPDATE semel_state SET schema = ? WHERE one = 1", int64(v+1))
 		}
-		if _, err := s.exec("UPDATE semel_state SET schema = ? WHERE one = 1", int64(v+1)); err != nil {
+		if err != nil {
 			return from, fmt.Errorf("schema %d: %w", v+1, err)
 		}
 	}
@@ -143,7 +146,7 @@ func schemaOf(ctx context.Context, path string, o Options) (have int, err error)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	encoding := ""
-	err = s.query(func(v []driver.Value) error { encoding = text(v[0]); return nil }, "PRAGMA encoding")
+	err = s.query(func(v rowstore.Row) error { encoding = v.Text(0); return nil }, "PRAGMA encoding")
 	if err == nil && encoding != "UTF-8" {
 		err = fmt.Errorf("database %s has encoding %s: keys are compared byte by byte, which needs UTF-8", path, encoding)
 	}
@@ -156,7 +159,7 @@ func schemaOf(ctx context.Context, path string, o Options) (have int, err error)
 // walMode switches the file to write-ahead logging; the mode stays in the file.
 func walMode(s *session) error {
 	mode := ""
-	err := s.query(func(v []driver.Value) error { mode = text(v[0]); return nil }, "PRAGMA journal_mode = WAL")
+	err := s.query(func(v rowstore.Row) error { mode = v.Text(0); return nil }, "PRAGMA journal_mode = WAL")
 	if err == nil && mode != "wal" {
 		err = fmt.Errorf("journal mode is %q: this file system cannot do write-ahead logging", mode)
 	}

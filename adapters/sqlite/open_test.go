@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 func wantErr(t *testing.T, err error, parts ...string) {
@@ -196,7 +197,7 @@ func TestOpenByManyProcessesAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			cmd := child(t, "open", path)
+			cmd := child("open", path)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -296,14 +297,14 @@ func TestFM50_ReadOnlyFile(t *testing.T) {
 	if err := errors.Join(os.Chmod(path, 0o444), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := child(t, "readonly", path)
+	cmd := child("readonly", path)
 	if os.Geteuid() == 0 {
 		bin := filepath.Join(dir, "test.bin") // where the other user can read it
 		if err := copyFile(os.Args[0], bin); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Path = bin
-		asNobody(cmd)
+		process.As(cmd, 65534, 65534)
 	} else if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}

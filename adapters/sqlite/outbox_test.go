@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/outbox"
 	"github.com/semel-dev/semel/outbox/relaytest"
 )
@@ -79,20 +80,12 @@ func TestS3_56_RelayKilledWhileItSends(t *testing.T) {
 				return nil
 			}),
 		})
-		first := child(t, "relay-"+hangs, path)
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
+		first := process.StartTest(t, child("relay-"+hangs, path))
 		waitFor(t, func() bool { _, err := os.Stat(path + ".hangs"); return err == nil })
-		_ = first.Process.Kill()
-		_ = first.Wait()
-		second := child(t, "relay", path)
-		if err := second.Start(); err != nil {
-			t.Fatal(err)
-		}
+		first.Kill()
+		second := process.StartTest(t, child("relay", path))
 		waitFor(t, func() bool { return must(db.Queue("outbox").Stats(t.Context()))(t).Empty() })
-		_ = second.Process.Kill()
-		_ = second.Wait()
+		second.Kill()
 		s := consume(t, semel.Config{
 			Queue: to.Queue("charges"), Store: to.Store(), Limit: copies,
 			Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error { return charge(ctx, service.URL, a) }),

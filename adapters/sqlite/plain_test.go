@@ -267,7 +267,9 @@ func (x *plainHeld) Commit(_ context.Context, w ...driver.Work) error {
 		return sql.ErrTxDone
 	}
 	x.ended = true
-	return x.end(x.Held.Commit(x.plainTx, w...))
+	return x.end(x.Held.Commit(x.plainTx, w, func() ([]driver.Outcome, error) {
+		return rowstore.CommitTx(x.plainTx, rowstore.Wait, w...)
+	}))
 }
 
 func (x *plainHeld) Rollback(context.Context) error {
@@ -307,7 +309,7 @@ func plainSetup(bug string) semeltest.StoreFactory {
 				t.Fatal(err)
 			}
 		}
-		return semeltest.StoreSetup{Store: s, Advance: c.advance, Ledger: l, Damage: damage, Sample: semeltest.Sampled(11)}
+		return semeltest.StoreSetup{Store: s, Advance: c.advance, Ledger: l, Damage: damage, Sample: semeltest.Sampled(23)}
 	}
 }
 

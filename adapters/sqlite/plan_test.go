@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -25,7 +26,7 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 		"run has": sqlRunHas, "body delete": sqlBodyDelete, "timed": sqlTimed, "timed delete": sqlTimedDelete,
 		"timed back": sqlTimedBack, "timed extend": sqlTimedExtend, "group next": sqlGroupNext,
 		"next stream": sqlNextStream, "next timed": sqlNextTimed, "next flight": sqlNextFlight,
-		"dead letter": sqlDeadLetter, "dead letter delete": rowstore.DeleteDeadLetter,
+		"dead letter": rowqueue.SelectDeadLetter, "dead letter delete": rowqueue.DeleteDeadLetter,
 		"purge stream": sqlPurgeStream, "purge timed": sqlPurgeTimed, "purge flights": sqlPurgeFlights,
 	} {
 		rows, err := db.SQL().QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+sql, make([]any, strings.Count(sql, "?"))...)

@@ -82,7 +82,7 @@ func TestFM83_KillsAreCountedWhereTheQueueCountsNothing(t *testing.T) {
 	}
 	kills := 0
 	for ; ; kills++ {
-		cmd := child(t, "poison", path)
+		cmd := child("poison", path)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err == nil {
 			break

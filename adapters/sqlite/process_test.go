@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // The test binary runs itself again as a worker process: the mode and the file come by the environment.
@@ -35,11 +37,8 @@ func TestMain(m *testing.M) {
 }
 
 // child prepares a process of this binary.
-func child(t *testing.T, mode, path string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), envMode+"="+mode, envPath+"="+path)
-	return cmd
+func child(mode, path string) *exec.Cmd {
+	return process.Self(envMode+"="+mode, envPath+"="+path)
 }
 
 func runChild(ctx context.Context, mode, path string) (err error) {
@@ -179,7 +178,11 @@ func settlement(d *driver.Delivery, g *driver.Grant) (driver.Settlement, bool) {
 // TestFM1_FM4_FM5_KilledWorkers kills worker processes with SIGKILL at random moments, in claims, in commits and in
 // synchronous transactions, and stops others for longer than their lease: zombies that go on. The ledger is the judge: every effect once, every emitted message once, nothing left.
 func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
-	const messages, kills = 3000, 40
+	if testing.Short() {
+		t.Skip("processes are killed")
+	}
+	part := semeltest.Sampled(2)
+	messages, kills := 3000/part, 40/part
 	path := filepath.Join(t.TempDir(), "semel.db")
 	db := openAt(t, path, Options{})
 	ctx := t.Context()
@@ -194,37 +197,33 @@ func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
 		}
 	}
 	modes := []string{"work", "work", "tx"}
-	workers := make([]*exec.Cmd, len(modes))
+	workers := make([]*process.Process, len(modes))
 	start := func(i int) {
 		t.Helper()
-		workers[i] = child(t, modes[i], path)
-		workers[i].Stderr = os.Stderr
-		if err := workers[i].Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd := child(modes[i], path)
+		cmd.Stderr = os.Stderr
+		workers[i] = process.StartTest(t, cmd)
 	}
-	kill := func(i int) { _ = workers[i].Process.Kill(); _ = workers[i].Wait() }
 	for i := range workers {
 		start(i)
 	}
-	defer func() {
-		for i := range workers {
-			kill(i)
-		}
-	}()
 	for k := range kills { // messages come while workers die
 		if err := q.Send(ctx, list[k*len(list)/kills:(k+1)*len(list)/kills]...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond) // deaths come at any moment
 		i := rnd.IntN(len(workers))
-		if k%4 == 3 {
-			freeze(t, workers[i].Process)
+		if k%4 == 3 && process.HasSignals {
+			if err := workers[i].Freeze(); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(400 * time.Millisecond) // the lease and the visibility have expired
-			thaw(t, workers[i].Process)
+			if err := workers[i].Thaw(); err != nil {
+				t.Fatal(err)
+			}
 			continue
 		}
-		kill(i)
+		workers[i].Kill()
 		start(i)
 	}
 	waitFor(t, func() bool { return must(q.Stats(ctx))(t).Empty() })
@@ -237,7 +236,7 @@ func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
 	if n := count(t, db, "SELECT count(*) FROM semel_record WHERE state = 3"); n != messages {
 		t.Errorf("%d completed records for %d messages", n, messages)
 	}
-	if n := must(db.Queue("out").Stats(ctx))(t).Visible; n != messages {
+	if n := must(db.Queue("out").Stats(ctx))(t).Visible; n != int64(messages) {
 		t.Errorf("%d emitted messages for %d messages", n, messages)
 	}
 	if n := count(t, db, "SELECT count(*) FROM semel_flight") + count(t, db, "SELECT count(*) FROM semel_timed"); n != 0 {
@@ -266,7 +265,7 @@ func waitFor(t *testing.T, cond func() bool) {
 func TestWakeAcrossProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")
 	db := openAt(t, path, Options{})
-	sender := child(t, "send", path)
+	sender := child("send", path)
 	stdin := must(sender.StdinPipe())(t)
 	if err := sender.Start(); err != nil {
 		t.Fatal(err)
@@ -306,11 +305,7 @@ func TestFM68_BusyNeighbour(t *testing.T) {
 	db := openAt(t, path, Options{BusyTimeout: time.Minute})
 	ctx := t.Context()
 	g := must(db.Store().Claim(ctx, claim("k")))(t)
-	hog := child(t, "hog", path)
-	if err := hog.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = hog.Process.Kill(); _ = hog.Wait() }()
+	process.StartTest(t, child("hog", path))
 	waitFor(t, func() bool { return count(t, db, "SELECT count(*) FROM semel_record") > 50 })
 	took := make([]time.Duration, 200)
 	for i := range took {

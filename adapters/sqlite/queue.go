@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -15,15 +16,16 @@ import (
 // bodies stay where they are.
 const inlineBody = 2048
 
-// maxBatch bounds one Receive or Settle.
-const maxBatch = 1000
-
 // Queue is a queue in the database. It keeps counts, delays, ordered groups and dead letters.
 type Queue struct {
+	*shared
 	db      *DB
 	name    string
 	visible time.Duration
 }
+
+// shared is embedded under a name that programs do not see.
+type shared = rowqueue.Queue
 
 // Queue returns the queue of that name with the visibility of [Options]. The first message creates it.
 func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
@@ -34,13 +36,13 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
 	}
-	return &Queue{db: db, name: name, visible: visible}
+	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL), db: db, name: name, visible: visible}
 }
 
 // Features describes the queue.
 func (q *Queue) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{
-		Name: q.name, Kind: "sqlite", MaxBatch: maxBatch, Durable: true,
+		Name: q.name, Kind: "sqlite", MaxBatch: rowqueue.MaxBatch, Durable: true,
 		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true,
 	}
 }
@@ -112,7 +114,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 		return err
 	}
 	var headers any
-	if h := rowstore.PackHeaders(m.Headers); h != nil {
+	if h := rowqueue.PackHeaders(m.Headers); h != nil {
 		headers = string(h)
 	}
 	id, sent := m.ID, m.SentAt

@@ -2,12 +2,11 @@ package sqlite
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -24,9 +23,10 @@ const (
   SELECT pos, ?, 0, ?, ?, ?, ?, 1, NULL, id, sent_at, size, headers, body FROM semel_stream WHERE pos BETWEEN ? AND ?`
 	sqlStreamDelete = "DELETE FROM semel_stream WHERE pos BETWEEN ? AND ?"
 
-	sqlTakeTimed = `SELECT pos, until, count, grp, id, sent_at, size, headers, body FROM semel_timed INDEXED BY semel_timed_due
+	// The columns of Row.Message, then those of candidate.
+	sqlTakeTimed = `SELECT id, grp, sent_at, headers, body, pos, size, count, until FROM semel_timed INDEXED BY semel_timed_due
   WHERE queue = ? AND waits = 0 AND until <= ? ORDER BY until LIMIT ?`
-	sqlTakeStream = `SELECT pos, id, sent_at, size, headers, body FROM semel_stream WHERE pos > ? AND pos <= ?
+	sqlTakeStream = `SELECT id, NULL, sent_at, headers, body, pos, size, 0, sent_at FROM semel_stream WHERE pos > ? AND pos <= ?
   ORDER BY pos LIMIT ?`
 	// 1 until 2 hold 3 hand 4 pos
 	sqlHandTimed = "UPDATE semel_timed SET until = ?, hold = ?, held = 1, hand = ?, count = count + 1 WHERE pos = ?"
@@ -39,50 +39,23 @@ var errStop = errors.New("stop")
 // Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
 // and then returns ctx's error. It notices writes of other processes within Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	if limit < 1 {
-		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	take := func(ctx context.Context, limit int) ([]driver.Delivery, time.Duration, error) {
+		out, err := q.take(ctx, limit)
+		return out, 0, err
 	}
-	limit = min(limit, maxBatch)
-	for {
-		out, err := q.receiveOnce(ctx, limit)
-		if err != nil || len(out) > 0 {
-			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
-				return nil, cerr
-			}
-			return out, err
-		}
-	}
-}
-
-// receiveOnce looks once. If it finds nothing it waits until there may be something.
-func (q *Queue) receiveOnce(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	w := q.db.watch.waiters.Add(q.name)
-	defer q.db.watch.waiters.Remove(w)
-	if out, err := q.take(ctx, limit); err != nil || len(out) > 0 {
-		return out, err
-	}
-	q.db.watch.wait(w)
-	select {
-	case <-w.Signal:
-		return nil, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-q.db.closing:
-		return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
-	}
+	return q.db.watch.waiters.Receive(ctx, q.name, limit, take, q.db.watch.sleep)
 }
 
 // take returns what is deliverable now.
-func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	var out []driver.Delivery
+func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, err error) {
 	var until time.Time
-	err := q.db.write(ctx, limit, func(t *txn) (err error) {
+	err = q.db.write(ctx, limit, func(t *txn) (err error) {
 		until = t.now.Add(q.visible)
 		out, err = t.receive(q, limit)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
+		return nil, err
 	}
 	// The visibility began inside the transaction, before the commit.
 	left := min(q.visible, max(until.Sub(q.db.now()), time.Nanosecond))
@@ -121,8 +94,8 @@ func (t *txn) receive(q *Queue, limit int) ([]driver.Delivery, error) {
 func (t *txn) landFlights(row *queueRow, enough int) error {
 	type landing struct{ hand, first, last, until, hold int64 }
 	var over []landing
-	err := t.s.query(func(v []sqldriver.Value) error {
-		over = append(over, landing{integer(v[0]), integer(v[1]), integer(v[2]), integer(v[3]), integer(v[4])})
+	err := t.s.query(func(v rowstore.Row) error {
+		over = append(over, landing{v.Int(0), v.Int(1), v.Int(2), v.Int(3), v.Int(4)})
 		return nil
 	}, sqlFlightsOver, row.low(), row.high(), t.micros())
 	if err != nil {
@@ -165,9 +138,8 @@ type candidate struct {
 
 func (h *handing) timed() ([]candidate, error) {
 	var out []candidate
-	err := h.t.s.query(func(v []sqldriver.Value) error {
-		c, err := h.candidate(v[0], v[4:])
-		c.since, c.Count, c.Group = integer(v[1]), int(integer(v[2]))+1, text(v[3])
+	err := h.t.s.query(func(v rowstore.Row) error {
+		c, err := h.candidate(v)
 		out = append(out, c)
 		return err
 	}, sqlTakeTimed, h.row.id, h.t.micros(), int64(h.limit))
@@ -177,15 +149,14 @@ func (h *handing) timed() ([]candidate, error) {
 func (h *handing) stream() ([]candidate, error) {
 	out := make([]candidate, 0, min(h.limit, 128))
 	bytes := int64(0)
-	err := h.t.s.query(func(v []sqldriver.Value) error {
-		c, err := h.candidate(v[0], v[1:])
+	err := h.t.s.query(func(v rowstore.Row) error {
+		c, err := h.candidate(v)
 		if err != nil {
 			return err
 		}
 		if bytes += c.size; bytes > h.q.db.o.ReceiveBytes && len(out) > 0 {
 			return errStop
 		}
-		c.since, c.Count = integer(v[2]), 1
 		out = append(out, c)
 		return nil
 	}, sqlTakeStream, h.row.low()|h.row.taken, h.row.high(), int64(h.limit))
@@ -195,14 +166,10 @@ func (h *handing) stream() ([]candidate, error) {
 	return out, nil
 }
 
-// candidate reads the columns id, sent_at, size, headers and body.
-func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate, error) {
-	headers, err := rowstore.ReadHeaders([]byte(text(v[3])))
-	c := candidate{pos: integer(pos), size: integer(v[2]), inline: integer(v[2]) <= inlineBody}
-	c.ID, c.Queue, c.SentAt, c.Headers, c.Body = text(v[0]), h.q.name, fromMicro(integer(v[1])), headers, blob(v[4])
-	if err != nil {
-		err = fmt.Errorf("message %q: %w", c.ID, err)
-	}
+func (h *handing) candidate(v rowstore.Row) (c candidate, err error) {
+	c.Message, err = rowqueue.Message(v, 0, h.q.name)
+	c.pos, c.size, c.Count, c.since = v.Int(5), v.Int(6), int(v.Int(7))+1, v.Int(8)
+	c.inline = c.size <= inlineBody
 	return c, err
 }
 
@@ -259,5 +226,5 @@ func (h *handing) load(c *candidate) error {
 	if c.inline {
 		return nil
 	}
-	return h.t.s.query(func(v []sqldriver.Value) error { c.Body = blob(v[0]); return nil }, sqlBody, c.pos)
+	return h.t.s.query(func(v rowstore.Row) error { c.Body = v.Bytes(0); return nil }, sqlBody, c.pos)
 }

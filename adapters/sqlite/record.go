@@ -2,13 +2,12 @@ package sqlite
 
 import (
 	sqldriver "database/sql/driver"
-	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // hashSize is how much of the SHA-256 of a key is stored. The raw key is compared too (I12): a collision is an error, not a
@@ -18,7 +17,7 @@ const hashSize = 16
 // recordColumns in the order of scanRecord.
 const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
   completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest, ended`
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest, ended, hash`
 
 const (
 	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
@@ -56,53 +55,30 @@ const (
 // blockShift: a sweep knows records by blocks of 4096 tokens.
 const blockShift = 12
 
-// scanRecord reads recordColumns. V is database/sql's any or the driver's Value. Its errors are driver.ErrUnreadable.
-func scanRecord[V any](v []V) (driver.Record, error) {
-	r, err := unpackRecord(v)
+// scanRecord reads recordColumns. Its errors are driver.ErrUnreadable.
+func scanRecord(v rowstore.Row) (driver.Record, error) {
+	r := driver.Record{
+		Token: uint64(v.Int(0)), State: driver.State(v.Int(1)), Generation: uint32(v.Int(2)),
+		LeaseUntil: v.Time(4), Lease: time.Duration(v.Int(5)), Beat: uint32(v.Int(6)),
+		Takeover: driver.Takeover(v.Int(7)), Unknown: v.Flag(8), UpdatedAt: v.Time(9),
+		CompletedAt: v.Time(10), RetainUntil: v.Time(11), Result: v.Bytes(12), Reason: v.Text(13),
+		Key:         driver.Key{Consumer: v.Text(14), Tenant: v.Text(15), Raw: v.Text(16)},
+		Fingerprint: driver.Fingerprint(v.Bytes(17)), Epoch: uint32(v.Int(18)), Spent: v.Flag(19),
+		Attempt: int(v.Int(20)), Failures: int(v.Int(21)), Takeovers: int(v.Int(22)), Uncertainty: int(v.Int(23)),
+		Disposed: v.Flag(24), RetryAt: v.Time(25), CreatedAt: v.Time(26),
+		BodyDigest: driver.BodyDigest(v.Int(29)), Ended: driver.State(v.Int(30)),
+	}
+	copy(r.Nonce[:], v.Bytes(3))
+	var err error
+	if r.State > driver.Expired {
+		err = fmt.Errorf("state %d is unknown", r.State)
+	} else if r.Deliveries, err = rowstore.ReadDeliveries(v.Bytes(27)); err == nil {
+		r.Watermark, err = driver.ParseWatermark(v.Bytes(28))
+	}
 	if err != nil {
-		return r, fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
+		return r, fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
 	return r, nil
-}
-
-func unpackRecord[V any](v []V) (driver.Record, error) {
-	num := func(i int) int64 { return integer(any(v[i])) }
-	r := driver.Record{
-		Token: uint64(num(0)), State: driver.State(num(1)), Generation: uint32(num(2)),
-		LeaseUntil: fromMicro(num(4)), Lease: time.Duration(num(5)), Beat: uint32(num(6)),
-		Takeover: driver.Takeover(num(7)), Unknown: num(8) != 0, UpdatedAt: fromMicro(num(9)),
-		CompletedAt: fromMicro(num(10)), RetainUntil: fromMicro(num(11)), Result: blob(any(v[12])), Reason: text(any(v[13])),
-		Key:         driver.Key{Consumer: text(any(v[14])), Tenant: text(any(v[15])), Raw: text(any(v[16]))},
-		Fingerprint: driver.Fingerprint(blob(any(v[17]))), Epoch: uint32(num(18)), Spent: num(19) != 0,
-		Attempt: int(num(20)), Failures: int(num(21)), Takeovers: int(num(22)), Uncertainty: int(num(23)),
-		Disposed: num(24) != 0, RetryAt: fromMicro(num(25)), CreatedAt: fromMicro(num(26)),
-		BodyDigest: driver.BodyDigest(num(29)), Ended: driver.State(num(30)),
-	}
-	copy(r.Nonce[:], blob(any(v[3])))
-	if r.State > driver.Expired {
-		return r, fmt.Errorf("record %q: state %d is unknown", r.Key.Raw, r.State)
-	}
-	var err error
-	if r.Deliveries, err = readDeliveries(text(any(v[27]))); err != nil {
-		return r, fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
-	}
-	if r.Watermark, err = driver.ParseWatermark(blob(any(v[28]))); err != nil {
-		err = fmt.Errorf("record %q: %w", r.Key.Raw, err)
-	}
-	return r, err
-}
-
-func readDeliveries(s string) (ids []string, err error) {
-	if s == "" {
-		return nil, nil
-	}
-	if id, ok := strings.CutPrefix(s, `["`); ok { // one plain id, as deliveries writes it
-		if id, ok = strings.CutSuffix(id, `"]`); ok && plain(id) {
-			return []string{id}, nil
-		}
-	}
-	err = json.Unmarshal([]byte(s), &ids)
-	return ids, err
 }
 
 // findStep is how many records one statement reads. To read fewer, the last one is named again.
@@ -112,52 +88,11 @@ const findStep = 16
 // several rows.
 var sqlRecordsByHash = "SELECT " + recordColumns + " FROM semel_record WHERE hash IN (?" + strings.Repeat(", ?", findStep-1) + ")"
 
-// readable is a record, or why it cannot be read.
-type readable struct {
-	driver.Record
-	err error
-}
-
-// findAll reads the records of some hashes.
-func (t *txn) findAll(which []int, hash func(i int) []byte) (map[driver.Key]readable, error) {
-	out := make(map[driver.Key]readable, len(which))
-	add := func(v []sqldriver.Value) error {
-		r, err := scanRecord(v)
-		out[r.Key] = readable{r, err}
-		return nil
-	}
-	if len(which) == 1 {
-		return out, t.s.query(add, sqlRecordByHash, hash(which[0]))
-	}
-	args := make([]sqldriver.Value, findStep)
-	for len(which) > 0 {
-		for i := range args {
-			args[i] = hash(which[min(i, len(which)-1)])
-		}
-		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
-			return nil, err
-		}
-		which = which[min(findStep, len(which)):]
-	}
-	return out, nil
-}
-
-// find reads the record of a key. It is absent when there is none, or the hash is that of another key.
-func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
-	err = t.s.query(func(v []sqldriver.Value) error {
-		if r.Record, r.err = scanRecord(v); r.Key != k {
-			r = readable{}
-		}
-		return nil
-	}, sqlRecordByHash, hash)
-	return r, err
-}
-
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
 		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest))
+		micro(r.CreatedAt), bytesOrNull(rowstore.PackDeliveries(r.Deliveries...)), watermark(r), int64(r.BodyDigest))
 	return n == 1, err
 }
 
@@ -167,7 +102,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), bytesOrNull(rowstore.PackDeliveries(r.Deliveries...)), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
 	if err != nil {
 		return err
 	}
@@ -209,31 +144,6 @@ func watermark(r *driver.Record) sqldriver.Value {
 	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
-// deliveries encodes the ids of deliveries: a JSON array, or nothing.
-func deliveries(ids []string) string {
-	switch {
-	case len(ids) == 0:
-		return ""
-	case len(ids) == 1 && plain(ids[0]):
-		return `["` + ids[0] + `"]`
-	}
-	b, err := json.Marshal(ids)
-	if err != nil {
-		return "" // strings always marshal
-	}
-	return string(b)
-}
-
-// plain reports that s is its own JSON string.
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
-}
-
 // hashes hashes the keys of items in the caller's goroutine, because the writing one is busy.
 func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
 	out := make([][]byte, len(items))
@@ -245,6 +155,3 @@ func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
 	}
 	return out
 }
-
-// checkToken reports a token that fits the signed column. No store draws others.
-func checkToken(token uint64) bool { return token <= math.MaxInt64 }

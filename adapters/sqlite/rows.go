@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -18,7 +19,7 @@ type rows struct{ db *DB }
 func (d rows) Layout() rowstore.Layout {
 	return rowstore.Layout{
 		Columns: recordColumns,
-		Record:  func(r rowstore.Row) (driver.Record, error) { return scanRecord(r) },
+		Record:  scanRecord,
 		Check:   d.db.checkWork,
 	}
 }
@@ -62,41 +63,56 @@ type rowTx struct{ *txn }
 
 // Lock reads records: the transaction has the only write lock.
 func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, error) {
-	out := make([]rowstore.Locked, len(keys))
-	which := make([]int, len(keys))
-	for i := range which {
-		which[i] = i
-	}
-	found, err := x.findAll(which, func(i int) []byte { return keys[i].Hash[:] })
-	if err != nil {
-		return nil, err
-	}
 	drawn, err := x.draw()
 	if err != nil {
 		return nil, err
 	}
-	known := 0
-	for i := range keys {
-		r, ok := found[keys[i].Key]
-		if ok {
-			known++
-		}
-		if r.err != nil {
-			r.Record = driver.Record{}
-		}
-		out[i] = rowstore.Locked{Record: r.Record, Err: r.err, Now: x.now, Drawn: uint64(drawn + int64(i))}
+	out := make([]rowstore.Locked, len(keys))
+	for i := range out {
+		out[i].Now, out[i].Drawn = x.now, uint64(drawn+int64(i))
+	}
+	if err := x.find(keys, out); err != nil {
+		return nil, err
+	}
+	for i := range out {
 		if err := x.overtaken(&out[i]); err != nil {
 			return nil, err
 		}
 	}
-	if known < len(found) { // a hash is that of another key
-		for k := range found {
-			if i := slices.IndexFunc(keys, func(id rowstore.ID) bool { return id.Hash == rowstore.HashOf(&k) }); keys[i].Key != k {
-				out[i].Err = rowstore.ErrCollision
+	return out, nil
+}
+
+// find reads the records of keys, which are in the order of their hashes.
+func (t *txn) find(keys []rowstore.ID, out []rowstore.Locked) error {
+	read := func(v rowstore.Row) error {
+		r, err := scanRecord(v)
+		hash := rowstore.Hash(v.Bytes(31))
+		at, _ := slices.BinarySearchFunc(keys, hash, func(id rowstore.ID, h rowstore.Hash) int { return bytes.Compare(id.Hash[:], h[:]) })
+		for ; at < len(keys) && keys[at].Hash == hash; at++ {
+			switch {
+			case err != nil:
+				out[at].Err = err
+			case r.Key != keys[at].Key:
+				out[at].Err = rowstore.ErrCollision
+			default:
+				out[at].Record = r
 			}
 		}
+		return nil
 	}
-	return out, nil
+	if len(keys) == 1 {
+		return t.s.query(read, sqlRecordByHash, keys[0].Hash[:])
+	}
+	args := make([]sqldriver.Value, findStep)
+	for from := 0; from < len(keys); from += findStep {
+		for i := range args {
+			args[i] = keys[min(from+i, len(keys)-1)].Hash[:]
+		}
+		if err := t.s.query(read, sqlRecordsByHash, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // overtaken reports a reserved token that is not the record's next one any more: others drew one meanwhile, or the record
@@ -156,14 +172,7 @@ func (x rowTx) Exec(query string, args ...any) error {
 
 // Query runs a query.
 func (x rowTx) Query(row func(rowstore.Row) error, query string, args ...any) error {
-	var r rowstore.Row
-	return x.s.query(func(v []sqldriver.Value) error {
-		r = r[:0]
-		for i := range v {
-			r = append(r, v[i])
-		}
-		return row(r)
-	}, query, columns(args)...)
+	return x.s.query(row, query, columns(args)...)
 }
 
 func columns(args []any) []sqldriver.Value {

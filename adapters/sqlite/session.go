@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/semel-dev/semel/driver/rowstore"
+	"github.com/semel-dev/semel/driver/sqltext"
 )
 
 // maxUserStatements bounds the prepared statements of handlers. Our own are few and are kept.
@@ -30,6 +31,8 @@ type stmt struct {
 	e    driver.StmtExecContext
 	q    driver.StmtQueryContext
 	args []driver.NamedValue
+	dest []driver.Value
+	row  rowstore.Row
 }
 
 func newSession(c driver.Conn) *session {
@@ -59,7 +62,7 @@ func (s *session) prepared(query string) (*stmt, error) {
 	}
 	st, err := prepare(s.conn, query)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %q: %w", rowstore.Head(query), err)
+		return nil, fmt.Errorf("prepare %q: %w", sqltext.Head(query), err)
 	}
 	s.stmts[query] = st
 	return st, nil
@@ -74,8 +77,8 @@ func (s *session) exec(query string, args ...driver.Value) (int64, error) {
 	return st.exec(args)
 }
 
-// query calls row for each row. The slice is valid during the call; strings and byte slices stay valid.
-func (s *session) query(row func([]driver.Value) error, query string, args ...driver.Value) error {
+// query calls row for each row. The Row is valid during the call; strings and byte slices stay valid.
+func (s *session) query(row func(rowstore.Row) error, query string, args ...driver.Value) error {
 	st, err := s.prepared(query)
 	if err != nil {
 		return err
@@ -85,10 +88,10 @@ func (s *session) query(row func([]driver.Value) error, query string, args ...dr
 
 // one reads a single row; ok is false when there is none.
 func (s *session) one(dest []*int64, query string, args ...driver.Value) (ok bool, err error) {
-	err = s.query(func(v []driver.Value) error {
+	err = s.query(func(v rowstore.Row) error {
 		ok = true
 		for i, d := range dest {
-			*d = integer(v[i])
+			*d = v.Int(i)
 		}
 		return nil
 	}, query, args...)
@@ -116,19 +119,24 @@ func (st *stmt) exec(args []driver.Value) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (st *stmt) query(row func([]driver.Value) error, args []driver.Value) error {
+func (st *stmt) query(row func(rowstore.Row) error, args []driver.Value) error {
 	rows, err := st.q.QueryContext(background, st.bind(args))
 	if err != nil {
 		return err
 	}
-	dest := make([]driver.Value, len(rows.Columns()))
+	if n := len(rows.Columns()); len(st.row) != n {
+		st.dest, st.row = make([]driver.Value, n), make(rowstore.Row, n)
+	}
 	for {
-		err := rows.Next(dest)
+		err := rows.Next(st.dest)
 		if errors.Is(err, io.EOF) {
 			return rows.Close()
 		}
+		for i, v := range st.dest {
+			st.row[i] = v
+		}
 		if err == nil {
-			err = row(dest)
+			err = row(st.row)
 		}
 		if err != nil {
 			return errors.Join(err, rows.Close())
@@ -153,21 +161,4 @@ func (s *session) closeStatements() error {
 	clear(s.stmts)
 	clear(s.user)
 	return errors.Join(errs...)
-}
-
-// The conversions below read values of our own columns: int64, string, []byte or nil.
-
-func integer(v driver.Value) int64 {
-	n, _ := v.(int64)
-	return n
-}
-
-func text(v driver.Value) string {
-	s, _ := v.(string)
-	return s
-}
-
-func blob(v driver.Value) []byte {
-	b, _ := v.([]byte)
-	return b
 }

@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -95,7 +95,7 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 
 func (t *txn) deadLetters(row *queueRow, s *driver.Settlement) error {
 	if s.Close != "" {
-		if _, err := t.s.exec(rowstore.DeleteDeadLetter, row.name, s.Close); err != nil {
+		if _, err := t.s.exec(rowqueue.DeleteDeadLetter, row.name, s.Close); err != nil {
 			return err
 		}
 	}
@@ -163,10 +163,10 @@ func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Se
 			for _, i := range acks[:n] {
 				out[i] = driver.Applied
 			}
-		}
-		if long {
-			if err := t.deleteBodies(acks[:n], s, out); err != nil {
-				return err
+			if long {
+				if _, err := t.s.exec(sqlBodyDelete, first, last); err != nil {
+					return err
+				}
 			}
 		}
 		acks = acks[n:]
@@ -194,23 +194,17 @@ func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.S
 		if n == 1 {
 			removed++
 			out[i] = driver.Applied
-		} else if out[i], err = t.settleOne(row, s[i], rc); err != nil {
+			if rc.long {
+				_, err = t.s.exec(sqlBodyDelete, rc.pos, rc.pos)
+			}
+		} else {
+			out[i], err = t.settleOne(row, s[i], rc)
+		}
+		if err != nil {
 			return removed, err
 		}
 	}
 	return removed, nil
-}
-
-// deleteBodies removes the long bodies of removed messages.
-func (t *txn) deleteBodies(acks []int, s []*driver.Settlement, out []driver.Outcome) error {
-	for _, i := range acks {
-		if rc := s[i].Receipt.(*receipt); rc.long && out[i] == driver.Applied {
-			if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // flightRest stores how many messages of a run are left, and removes a run without any.
@@ -233,8 +227,8 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 	}
 	var hand int64
 	group := ""
-	err := t.s.query(func(v []sqldriver.Value) error {
-		hand, group = integer(v[0]), text(v[1])
+	err := t.s.query(func(v rowstore.Row) error {
+		hand, group = v.Int(0), v.Text(1)
 		return nil
 	}, sqlTimed, rc.pos)
 	if err != nil {
@@ -329,13 +323,8 @@ func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]dri
 		}
 	}
 	whole := map[int64]bool{}
-	for _, rc := range list {
-		members := runs[rc.hand]
-		if members == nil || whole[rc.hand] {
-			continue
-		}
-		runs[rc.hand] = nil
-		if whole[rc.hand], err = t.extendRun(rc.hand, visible, members); err != nil {
+	for hand, members := range runs {
+		if whole[hand], err = t.extendRun(hand, visible, members); err != nil {
 			return nil, err
 		}
 	}
@@ -358,8 +347,8 @@ func (t *txn) extendRun(hand int64, visible time.Duration, members map[int64]boo
 		return false, err
 	}
 	all := true
-	err = t.s.query(func(v []sqldriver.Value) error {
-		all = all && members[integer(v[0])]
+	err = t.s.query(func(v rowstore.Row) error {
+		all = all && members[v.Int(0)]
 		return nil
 	}, sqlRunHas, f.first, f.last)
 	if !all || err != nil {

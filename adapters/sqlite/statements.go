@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/driver/rowstore"
+	"github.com/semel-dev/semel/driver/sqltext"
 )
 
 // parsed is a statement of a handler made ready for SQLite: one statement, every placeholder an anonymous "?", so that the
@@ -34,12 +34,12 @@ var refused = map[string]string{
 
 // parse reads one statement. Placeholders are found outside of literals, quoted names and comments only.
 func parse(sql string) (*parsed, error) {
-	l := rowstore.Lexer{In: sql}
+	l := sqltext.Lexer{In: sql}
 	var out strings.Builder
 	p := &parsed{}
 	verb, second, ended := "", "", false
 	for l.Next() {
-		if l.Kind == rowstore.SpaceToken {
+		if l.Kind == sqltext.SpaceToken {
 			out.WriteString(l.Text)
 			continue
 		}
@@ -47,7 +47,7 @@ func parse(sql string) (*parsed, error) {
 			return nil, fmt.Errorf("more than one statement: queue each with its own Exec")
 		}
 		switch l.Kind {
-		case rowstore.WordToken:
+		case sqltext.WordToken:
 			word := strings.ToUpper(l.Text)
 			switch {
 			case verb == "":
@@ -59,14 +59,14 @@ func parse(sql string) (*parsed, error) {
 				return nil, fmt.Errorf("CREATE TRIGGER cannot be an effect: make it when the application starts")
 			}
 			out.WriteString(l.Text)
-		case rowstore.ParamToken:
+		case sqltext.ParamToken:
 			index, err := p.param(l.Text)
 			if err != nil {
 				return nil, err
 			}
 			p.order = append(p.order, index)
 			out.WriteByte('?')
-		case rowstore.EndToken:
+		case sqltext.EndToken:
 			ended = verb != ""
 		default:
 			out.WriteString(l.Text)

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -68,117 +70,82 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 		}
 		t.use(drawn)
 	}
-	if len(old) == 0 {
-		return nil
+	grants, _, err := rowstore.ClaimTx(rowTx{t}, rowstore.Make, nil, rowstore.Some(c, old)...)
+	for at := range grants {
+		out[old[at]] = grants[at]
 	}
-	found, err := t.findAll(old, func(i int) []byte { return hashes[i] })
-	if err != nil {
-		return err
-	}
-	for _, i := range old {
-		if out[i], err = t.claimOld(&c[i], found, out[i]); err != nil {
-			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
-		}
-	}
-	return nil
+	return err
 }
 
-// claimOld decides a claim on a key that has a record, and updates found, because a call may have a key twice. absent is
-// the grant without a record: only a claim that waits for another version makes none.
-func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
-	r, ok := found[c.Key]
-	switch {
-	case !ok && absent.Verdict == driver.Busy:
-		return absent, nil
-	case !ok:
-		return driver.Grant{Err: fmt.Errorf("key %q: %w", c.Key.Raw, rowstore.ErrCollision)}, nil
-	case r.err != nil:
-		return driver.Grant{Err: r.err}, nil //nolint:nilerr // it is the error of this key alone
-	}
-	drawn, err := t.draw()
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	after, g, changed := driver.DecideClaim(r.Record, *c, t.now, uint64(drawn))
-	if !changed {
-		return g, nil
-	}
-	found[c.Key] = readable{Record: after}
-	t.use(int64(after.Token))
-	return g, t.store(r.Token, &after)
+// rest are the items of a call that the guarded statement did not match, or that are not for it. The table decides them
+// together, so an item must not overtake one of the same key.
+type rest []int
+
+func (r rest) has(hash []byte, hashes [][]byte) bool {
+	return slices.ContainsFunc(r, func(i int) bool { return bytes.Equal(hashes[i], hash) })
 }
 
 // Extend renews leases in one transaction.
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
-	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) (err error) {
+	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) error {
+		var others rest
 		for i := range h {
-			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
+			n, err := t.s.exec(sqlExtend, int64(lease), micro(t.now.Add(lease)), t.micros(), int64(h[i].Token), h[i].Nonce[:],
+				int64(h[i].Generation), hashes[i])
+			switch {
+			case err != nil:
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
+			case n == 1:
+				out[i] = driver.Applied
+			default:
+				others = append(others, i)
 			}
 		}
-		return nil
+		decided, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, rowstore.Some(h, others)...)
+		for at := range decided {
+			out[others[at]] = decided[at]
+		}
+		return err
 	})
-}
-
-func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.Outcome, error) {
-	if !checkToken(h.Token) {
-		return driver.Lost, nil
-	}
-	n, err := t.s.exec(sqlExtend, int64(lease), micro(t.now.Add(lease)), t.micros(), int64(h.Token), h.Nonce[:],
-		int64(h.Generation), hash)
-	if err != nil {
-		return driver.Unknown, err
-	}
-	if n == 1 {
-		return driver.Applied, nil
-	}
-	r, err := t.find(h.Key, hash)
-	if r.err != nil || err != nil {
-		return driver.Unknown, err
-	}
-	after, o := driver.DecideExtend(r.Record, *h, lease, t.now)
-	if o == driver.Applied {
-		err = t.store(r.Token, &after)
-	}
-	return o, err
 }
 
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
-	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) (err error) {
-		for i := range f {
-			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
-				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
-			}
-		}
-		return nil
+	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) error {
+		_, err := t.finish(func(i int) *driver.Finish { return &f[i] }, hashes, out)
+		return err
 	})
 }
 
-// finish decides one end of an attempt; changed is false when nothing was written now.
-func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed bool, err error) {
-	if !checkToken(f.Hold.Token) {
-		return driver.Lost, false, nil
-	}
-	if f.Final == driver.Complete && f.Hold.Version == "" {
-		n, err := t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
-			int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hash)
-		if err != nil {
-			return driver.Unknown, false, err
+// finish ends attempts. fresh lists those that it writes, in the order of the call.
+func (t *txn) finish(item func(i int) *driver.Finish, hashes [][]byte, out []driver.Outcome) (fresh []int, err error) {
+	var others rest
+	var ends []driver.Finish // of others
+	fresh = make([]int, 0, len(out))
+	for i := range out {
+		f, n := item(i), int64(0)
+		if f.Final == driver.Complete && f.Hold.Version == "" && !others.has(hashes[i], hashes) {
+			n, err = t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
+				int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hashes[i])
 		}
-		if n == 1 {
-			return driver.Applied, true, nil
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("key %q: %w", f.Hold.Key.Raw, err)
+		case n == 1:
+			out[i], fresh = driver.Applied, append(fresh, i)
+		default:
+			others, ends = append(others, i), append(ends, *f)
 		}
 	}
-	r, err := t.find(f.Hold.Key, hash)
-	if r.err != nil || err != nil {
-		return driver.Unknown, false, err
+	decided, written, err := rowstore.FinishTx(rowTx{t}, rowstore.Wait, ends...)
+	for at := range decided {
+		out[others[at]] = decided[at]
 	}
-	after, o, changed := driver.DecideFinish(r.Record, *f, t.now)
-	if changed {
-		err = t.store(r.Token, &after)
+	for _, at := range written {
+		fresh = append(fresh, others[at])
 	}
-	return o, changed, err
+	slices.Sort(fresh)
+	return fresh, err
 }

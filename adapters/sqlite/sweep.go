@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	sqldriver "database/sql/driver"
 	"fmt"
 	"math"
 	"time"
@@ -33,7 +32,7 @@ const (
 	// sqlSweepExpire makes a record EXPIRED. 1 period 2 token 3 now
 	sqlSweepExpire = `UPDATE semel_record SET ended = state, state = 6, retain_until = retain_until + ?, nonce = x'', lease_until = 0,
   lease = 0, beat = 0, completed_at = 0, result = NULL, reason = '', fingerprint = NULL, body_digest = 0, spent = 0, attempt = 0,
-  failures = 0, takeovers = 0, retry_at = 0, deliveries = ''
+  failures = 0, takeovers = 0, retry_at = 0, deliveries = NULL
   WHERE token = ? AND (state IN (3, 4) OR state = 2 AND unknown = 1) AND watermark IS NULL AND retain_until < ?`
 	sqlSweepKeep = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop = "DELETE FROM semel_block WHERE block = ?"
@@ -163,12 +162,12 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	err = t.s.query(func(v []sqldriver.Value) error {
+	err = t.s.query(func(v rowstore.Row) error {
 		r := driver.Record{
-			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
-			Key: driver.Key{Consumer: text(v[4])}, Unknown: integer(v[5]) != 0,
+			State: driver.State(v.Int(1)), RetainUntil: v.Time(2), LeaseUntil: v.Time(3),
+			Key: driver.Key{Consumer: v.Text(4)}, Unknown: v.Int(5) != 0,
 		}
-		if integer(v[6]) != 0 {
+		if v.Int(6) != 0 {
 			r.Watermark.Running = "?" // which one it is does not matter
 		}
 		period := periods[r.Key.Consumer]
@@ -181,13 +180,13 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		}
 		switch verdict {
 		case driver.SweepPurge:
-			depart = append(depart, departure{token: integer(v[0])})
+			depart = append(depart, departure{token: v.Int(0)})
 			return nil
 		case driver.SweepExpire:
-			depart = append(depart, departure{integer(v[0]), bytes.Clone(blob(v[7])), period})
+			depart = append(depart, departure{v.Int(0), bytes.Clone(v.Bytes(7)), period})
 			r = after
 		case driver.SweepAbandon:
-			abandon = append(abandon, integer(v[0]))
+			abandon = append(abandon, v.Int(0))
 		case driver.SweepKeep:
 		}
 		keep++
@@ -295,7 +294,7 @@ func (w *sweep) abandon(tokens []int64) error {
 	t := w.t
 	for _, token := range tokens {
 		var r driver.Record
-		err := t.s.query(func(v []sqldriver.Value) (err error) { r, err = scanRecord(v); return err }, sqlRecordByToken, token)
+		err := t.s.query(func(v rowstore.Row) (err error) { r, err = scanRecord(v); return err }, sqlRecordByToken, token)
 		if err != nil {
 			return err
 		}

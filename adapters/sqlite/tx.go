@@ -267,7 +267,7 @@ func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
 	if x.ended {
 		return fmt.Errorf("commit: %w", sql.ErrTxDone)
 	}
-	err := x.s.checkWorks(w)
+	err := rowstore.CheckWorks(w, x.s.db.checkWork)
 	out := make([]driver.Outcome, len(w))
 	if err == nil {
 		err = x.raw(func() error {
@@ -296,25 +296,9 @@ func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
 		_, err = x.t.s.exec("ROLLBACK")
 		return errors.Join(errEnded, err)
 	}
-	works, err := x.held.Works(w)
+	err := x.held.Commit(rowTx{x.t}, w, func() ([]driver.Outcome, error) { return out, x.t.commit(w, workHashes(w), out) })
 	if err != nil {
 		return err
-	}
-	for at, i := range works {
-		if i >= 0 {
-			continue
-		}
-		if err := x.held.Claims[at].TakeBack(rowTx{x.t}); err != nil {
-			return err
-		}
-	}
-	if err := x.t.commit(w, workHashes(w), out); err != nil {
-		return err
-	}
-	for i, o := range out {
-		if o != driver.Applied {
-			return &driver.ItemError{Index: i, Err: fmt.Errorf("record was changed inside the transaction: %v", o)}
-		}
 	}
 	return x.t.flush()
 }

@@ -118,25 +118,19 @@ func (t *txn) queue(name string, make bool) (*queueRow, error) {
 		if !make {
 			return nil, nil
 		}
-		if _, err := t.s.exec("INSERT INTO semel_queue (name, next, taken) VALUES (?, 1, 0)", name); err != nil {
+		const sqlMake = "INSERT INTO semel_queue (name, next, taken) VALUES (?, 1, 0) RETURNING id, next, taken"
+		if _, err := t.s.one(dest, sqlMake, name); err != nil {
 			return nil, fmt.Errorf("make queue %q: %w", name, err)
-		}
-		if _, err := t.s.one(dest, "SELECT id, next, taken FROM semel_queue WHERE name = ?", name); err != nil {
-			return nil, err
 		}
 		if q.id >= 1<<(62-queueShift) {
 			return nil, fmt.Errorf("make queue %q: the file has too many queues", name)
 		}
 	}
-	t.remember(q)
-	return q, nil
-}
-
-func (t *txn) remember(q *queueRow) {
 	if t.queues == nil {
 		t.queues = map[string]*queueRow{}
 	}
-	t.queues[q.name] = q
+	t.queues[name] = q
+	return q, nil
 }
 
 // wake marks a queue that may have something deliverable after the commit.
@@ -194,13 +188,6 @@ func micro(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMicro()
-}
-
-func fromMicro(v int64) time.Time {
-	if v == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(v)
 }
 
 func flag(b bool) int64 {

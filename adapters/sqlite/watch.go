@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"context"
+	sqldriver "database/sql/driver"
 	"math"
 	"time"
 
-	"github.com/semel-dev/semel/driver/rowstore"
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 // watcher wakes blocked receivers. Writes of this process signal it. Writes of other processes show in PRAGMA data_version,
@@ -13,7 +15,7 @@ type watcher struct {
 	db *DB
 	s  *session
 
-	waiters rowstore.Waiters
+	waiters rowqueue.Waiters
 	kick    chan struct{}
 }
 
@@ -28,12 +30,19 @@ func (w *watcher) close() error {
 	return w.s.close()
 }
 
-// wait makes the watcher look for a waiter that has found nothing.
-func (w *watcher) wait(x *rowstore.Waiter) {
-	w.waiters.Wait(x)
+// sleep makes the watcher look for a waiter that has found nothing, and waits until it is signalled.
+func (w *watcher) sleep(ctx context.Context, x *rowqueue.Waiter, _ int, _ time.Duration) (woken bool, err error) {
 	select {
 	case w.kick <- struct{}{}:
 	default:
+	}
+	select {
+	case <-x.Signal:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.db.closing:
+		return false, ErrClosed
 	}
 }
 
@@ -96,20 +105,13 @@ func (w *watcher) next(name string) (int64, error) {
 	if row == nil || err != nil {
 		return math.MaxInt64, err
 	}
-	var at int64
-	if ok, err := w.s.one([]*int64{&at}, sqlNextStream, row.low()|row.taken, row.high()); ok || err != nil {
-		return 0, err
+	first := func(sql string, args ...sqldriver.Value) int64 {
+		at := int64(math.MaxInt64)
+		if err == nil {
+			_, err = w.s.one([]*int64{&at}, sql, args...)
+		}
+		return at
 	}
-	due := int64(math.MaxInt64)
-	if ok, err := w.s.one([]*int64{&at}, sqlNextTimed, row.id); ok && err == nil {
-		due = at
-	} else if err != nil {
-		return 0, err
-	}
-	if ok, err := w.s.one([]*int64{&at}, sqlNextFlight, row.low(), row.high()); ok && err == nil {
-		due = min(due, at)
-	} else if err != nil {
-		return 0, err
-	}
-	return due, nil
+	return min(first(sqlNextStream, row.low()|row.taken, row.high()), first(sqlNextTimed, row.id),
+		first(sqlNextFlight, row.low(), row.high())), err
 }

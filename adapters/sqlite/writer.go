@@ -86,7 +86,7 @@ func (db *DB) writeLoop() {
 			}
 			began := time.Now()
 			if err := db.begin(&others); err != nil {
-				db.refuse(explain(db.path, err))
+				db.refuse(err)
 			} else {
 				db.group(db.take(), &others)
 			}
@@ -148,7 +148,7 @@ func (db *DB) refuse(err error) {
 
 func (db *DB) begin(others *contention) error {
 	first := true
-	return patiently(background, db.o.BusyTimeout, func() error {
+	err := patiently(background, db.o.BusyTimeout, func() error {
 		_, err := db.writer.exec("BEGIN IMMEDIATE")
 		if err != nil && first {
 			others.seen = time.Now()
@@ -163,6 +163,7 @@ func (db *DB) begin(others *contention) error {
 		}
 		return err
 	})
+	return explain(db.path, err)
 }
 
 // group runs writes in the open transaction and commits. A failed write is left out, and the others run again: nothing of
@@ -193,7 +194,7 @@ func (db *DB) group(ops []*op, others *contention) {
 		}
 		if err := db.begin(others); err != nil {
 			for _, o := range ops {
-				o.done <- explain(db.path, err)
+				o.done <- err
 			}
 			return
 		}
@@ -205,8 +206,6 @@ func (db *DB) singly(ops []*op, others *contention) {
 		err := db.begin(others)
 		if err == nil {
 			_, err = db.attempt([]*op{o}, others)
-		} else {
-			err = explain(db.path, err)
 		}
 		o.done <- err
 	}

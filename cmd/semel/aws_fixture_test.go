@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // cloud is one test's SQS and DynamoDB on a port of the loopback interface, with workers that are processes. What took
@@ -45,7 +45,7 @@ type cloud struct {
 	calls   map[string]int
 	open    map[string]int // calls in flight
 	refuse  func(operation, worker string) bool
-	workers []*process
+	workers []*awsWorker
 }
 
 // waitLimit bounds every wait. Nothing else in these tests depends on how fast the machine is.
@@ -78,7 +78,7 @@ func makeCloud(t *testing.T, maxReceives int) *cloud {
 	c.url = server.URL
 	t.Cleanup(func() {
 		for _, w := range c.workers {
-			w.kill()
+			w.Kill()
 		}
 		server.CloseClientConnections()
 		server.Close()
@@ -176,46 +176,31 @@ func orders(n int) []string {
 	return out
 }
 
-// process is a worker.
-type process struct {
+// awsWorker is a worker.
+type awsWorker struct {
+	*process.Process
 	name string
-	cmd  *exec.Cmd
-	log  bytes.Buffer // JSON lines; read it when the process has ended
-	done chan struct{}
+	log  process.Output // JSON lines
 }
 
 // start starts semel work on queue and table. knobs are those of --simulate.
-func (c *cloud) start(name, knobs string, args ...string) *process {
+func (c *cloud) start(name, knobs string, args ...string) *awsWorker {
 	c.Helper()
 	self, err := os.Executable()
 	c.check(err)
-	p := &process{name: name, done: make(chan struct{})}
+	p := &awsWorker{name: name}
 	base := []string{
 		"semel", "work", "--queue", "sqs://" + queue + "?wait=1&endpoint=" + c.url,
 		"--store", "dynamodb://" + records + "?skew=1s&endpoint=" + c.url,
 		"--key", "json:/id", "--visibility", "2s", "--backoff", "100ms..1s", "--log-format", "json", "--simulate=" + knobs, "-o", "none",
 	}
 	// testscript.Main makes this test binary the program itself when it is called semel.
-	p.cmd = &exec.Cmd{Path: self, Args: append(base, args...), Dir: filepath.Dir(c.ledger), Stderr: &p.log}
-	p.cmd.Env = c.environ(name)
-	c.check(p.cmd.Start())
+	cmd := &exec.Cmd{Path: self, Args: append(base, args...), Dir: filepath.Dir(c.ledger), Stderr: &p.log}
+	cmd.Env = c.environ(name)
+	p.Process, err = process.Start(cmd)
+	c.check(err)
 	c.workers = append(c.workers, p)
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.done)
-	}()
 	return p
-}
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may be gone
-	<-p.done
-}
-
-// crashed reports that it ended by SIGKILL.
-func (p *process) crashed() bool {
-	s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && s.Signal() == syscall.SIGKILL
 }
 
 // line is what the tests look at in a line of a worker's log.
@@ -224,8 +209,8 @@ type line struct {
 }
 
 // lines returns the log lines of a worker that has ended.
-func (p *process) lines() (lines []line) {
-	for s := bufio.NewScanner(bytes.NewReader(p.log.Bytes())); s.Scan(); {
+func (p *awsWorker) lines() (lines []line) {
+	for s := bufio.NewScanner(strings.NewReader(p.log.String())); s.Scan(); {
 		var l line
 		if json.Unmarshal(s.Bytes(), &l) == nil {
 			lines = append(lines, l)
@@ -254,9 +239,9 @@ func (c *cloud) dump() string {
 		fmt.Fprintf(&b, "record %v\n", i)
 	}
 	for _, w := range c.workers {
-		w.kill()
+		w.Kill()
 		text := w.log.String()
-		fmt.Fprintf(&b, "worker %s (%v):\n%s\n", w.name, w.cmd.ProcessState, text[max(0, len(text)-3000):])
+		fmt.Fprintf(&b, "worker %s (%v):\n%s\n", w.name, w.State(), text[max(0, len(text)-3000):])
 	}
 	return b.String()
 }
@@ -273,26 +258,25 @@ type crew struct {
 
 // work lets n workers work until the queue is empty, starts those again that die, and drains them. step is called every
 // while between.
-func (c *cloud) work(n int, knobs string, step func(running []*process), args ...string) crew {
+func (c *cloud) work(n int, knobs string, step func(running []*awsWorker), args ...string) crew {
 	c.Helper()
 	out := crew{msgs: map[string]int{}}
-	running := make([]*process, n)
-	var ended []*process
+	running := make([]*awsWorker, n)
+	var ended []*awsWorker
 	for i := range running {
 		running[i] = c.start(fmt.Sprintf("w%d", i), knobs, args...)
 	}
 	c.until("an empty queue", func() bool {
 		for i, p := range running {
-			select {
-			case <-p.done:
-				if !p.crashed() {
-					c.Fatalf("worker %s ended by itself: %v\n%s", p.name, p.cmd.ProcessState, p.log.String())
-				}
-				out.deaths++
-				ended = append(ended, p)
-				running[i] = c.start(p.name, knobs, args...)
-			default:
+			if p.Running() {
+				continue
 			}
+			if !p.Killed() {
+				c.Fatalf("worker %s ended by itself: %v\n%s", p.name, p.State(), &p.log)
+			}
+			out.deaths++
+			ended = append(ended, p)
+			running[i] = c.start(p.name, knobs, args...)
 		}
 		if step != nil {
 			step(running)
@@ -309,19 +293,19 @@ func (c *cloud) work(n int, knobs string, step func(running []*process), args ..
 }
 
 // drain stops workers as a deployment does; they have to end well.
-func (c *cloud) drain(workers ...*process) []*process {
+func (c *cloud) drain(workers ...*awsWorker) []*awsWorker {
 	c.Helper()
 	for _, p := range workers {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have died a moment ago
+		_ = p.Terminate() // it may have died a moment ago
 	}
 	for _, p := range workers {
 		select {
-		case <-p.done:
+		case <-p.Done():
 		case <-time.After(waitLimit):
 			c.Fatalf("worker %s does not drain\n%s", p.name, c.dump())
 		}
-		if !p.cmd.ProcessState.Success() && !p.crashed() {
-			c.Errorf("worker %s: %v\n%s", p.name, p.cmd.ProcessState, p.log.String())
+		if p.Wait() != nil && !p.Killed() {
+			c.Errorf("worker %s: %v\n%s", p.name, p.State(), &p.log)
 		}
 	}
 	return workers

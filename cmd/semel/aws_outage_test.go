@@ -27,7 +27,7 @@ func ofQueues(operation string) bool {
 // the table is back. One failed attempt would be a dead letter.
 func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	c := newCloud(t, 1000)
-	var workers []*process
+	var workers []*awsWorker
 	var journals []string
 	for i := range 2 {
 		name := fmt.Sprintf("w%d", i)

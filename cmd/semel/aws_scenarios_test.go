@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -130,10 +131,10 @@ func TestS4_15_FM05_TwoHundredMessagesAndWorkersThatAreKilled(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 15))
 	c.send(orders(200)...)
 	next, kills := 20, 0
-	got := c.work(3, transactional, func(running []*process) {
+	got := c.work(3, transactional, func(running []*awsWorker) {
 		if done := len(c.table()); done >= next && kills < 5 {
 			next, kills = done+30, kills+1
-			_ = running[r.IntN(len(running))].cmd.Process.Kill() // it may have died
+			_ = running[r.IntN(len(running))].Signal(syscall.SIGKILL) // it may have died
 		}
 	})
 	c.once(c.table(), keys(200)...)
@@ -149,14 +150,7 @@ func TestFM84_S3_59_ARedriveOfSQSGivesANewIDAndNoSecondEffect(t *testing.T) {
 	c.send(`{"id":"order-0"}`)
 	id := c.sqs.Messages(queue)[0].ID
 	p := c.start("dies", transactional+",crash-after-receive")
-	c.until("its death", func() bool {
-		select {
-		case <-p.done:
-			return true
-		default:
-			return false
-		}
-	})
+	c.until("its death", func() bool { return !p.Running() })
 	c.once(c.table(), "order-0")
 	c.work(1, transactional, nil) // its next receive is beyond the limit: SQS moves it away
 	moved := c.sqs.Messages(dlq)

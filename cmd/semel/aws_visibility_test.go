@@ -88,7 +88,7 @@ func TestS0_23_ExtensionsOfTheVisibilityThatFailCauseNoSecondEffect(t *testing.T
 	c.fail(func(operation, _ string) bool { return strings.HasPrefix(operation, "ChangeMessageVisibility") })
 	c.send(`{"id":"long-job","sleep":6}`)
 	received := 0
-	got := c.work(2, "ledger="+c.ledger, func([]*process) {
+	got := c.work(2, "ledger="+c.ledger, func([]*awsWorker) {
 		for _, m := range c.sqs.Messages(queue) {
 			received = max(received, m.Receives)
 		}

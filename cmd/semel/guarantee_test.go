@@ -16,6 +16,9 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/jackc/pgx/v5"
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/aws/awstest"
@@ -23,7 +26,9 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/adapters/nats"
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/redis"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
@@ -93,7 +98,58 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return append(all, awsPlaces(t)...)
+	return slices.Concat(all, awsPlaces(t), natsPlaces(t), redisPlaces(t))
+}
+
+// natsPlaces are streams of a server that syncs what it acknowledges, and of one that may not.
+func natsPlaces(t *testing.T) (all []place) {
+	t.Helper()
+	nc, err := natsclient.Connect(server.Shared(t, "nats"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range []string{safeNATS, unsafeNATS} {
+		stream, o := fmt.Sprintf("SEMEL_GUARANTEES_%d_%d", os.Getpid(), i), nats.Options{SyncAlways: kind == safeNATS}
+		if err := nats.Create(t.Context(), nc, stream, nats.CreateOptions{Options: o}); err != nil {
+			t.Fatal(err)
+		}
+		q, err := nats.Open(t.Context(), nc, stream, o)
+		if err := errors.Join(err, js.DeleteStream(t.Context(), stream), js.DeleteKeyValue(t.Context(), nats.Bucket(stream))); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, place{kind, q, nil})
+	}
+	return all
+}
+
+// redisPlaces are the records of servers of their own.
+func redisPlaces(t *testing.T) (all []place) {
+	t.Helper()
+	server.Need(t, "redis")
+	for kind, fsync := range map[string]string{safeRedis: "always", unsafeRedis: "everysec"} {
+		srv, err := server.Redis(t.Context(), server.Options{Settings: map[string]string{"appendfsync": fsync}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := goredis.NewClient(&goredis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
+		t.Cleanup(func() {
+			if err := errors.Join(client.Close(), srv.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		s, err := redis.Open(t.Context(), client, redis.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, place{kind, nil, s})
+	}
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.kind, b.kind) })
+	return all
 }
 
 // awsPlaces are a queue without records and records without a queue, on fakes of the services.
@@ -171,7 +227,7 @@ type kept struct{ together, lasts string }
 // guarantees makes the two tables whose product is every combination. It fails where a guarantee is no such product.
 func guarantees(t *testing.T, all []place) string {
 	t.Helper()
-	byHandler, byPlace := map[string]handlerPart{}, map[string]kept{}
+	byHandler, byPlace, effects := map[string]handlerPart{}, map[string]kept{}, map[string]bool{}
 	var names, labels []string
 	for _, h := range handlers {
 		for i, q := range all {
@@ -191,7 +247,7 @@ func guarantees(t *testing.T, all []place) string {
 				}
 				record := slices.Index(p.Together, "record")
 				here := handlerPart{p.Mode, p.Effects, strings.Join(p.Together[:record], ", ")}
-				there := kept{strings.Join(p.Together[record:], ", "), lasts(p)}
+				there := kept{strings.Join(p.Together[record:], ", "), lasts(p, q.queue.Features().Caveats, s.store.Features().Caveats)}
 				if was, ok := byHandler[h.name]; !ok {
 					names = append(names, h.name)
 				} else if was != here {
@@ -203,7 +259,13 @@ func guarantees(t *testing.T, all []place) string {
 					t.Errorf("%s, %s: kept is %+v, for other handlers %+v", label, h.name, there, was)
 				}
 				byHandler[h.name], byPlace[label] = here, there
+				effects[label] = effects[label] || here.lead != ""
 			}
+		}
+	}
+	for label, k := range byPlace {
+		if effects[label] {
+			byPlace[label] = kept{"the handler's SQL or items, " + k.together, k.lasts}
 		}
 	}
 	var b strings.Builder
@@ -214,20 +276,19 @@ func guarantees(t *testing.T, all []place) string {
 	b.WriteString("\n| queue and records in | commits in one write | kept |\n|---|---|---|\n")
 	for _, same := range grouped(labels, byPlace) {
 		k := byPlace[same[0]]
-		fmt.Fprintf(&b, "| %s | the handler's SQL or items, %s | %s |\n", strings.Join(same, "; "), k.together, k.lasts)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(same, "; "), k.together, k.lasts)
 	}
 	return b.String()
 }
 
-// lasts says how long what was committed stays.
-func lasts(p semel.Guarantees) string {
+// lasts says how long what was committed stays: the caveats of queue and records are among the assumptions.
+func lasts(p semel.Guarantees, caveats ...[]string) string {
 	if p.Durable {
 		return "when processes and servers die"
 	}
-	for _, a := range p.Assumptions {
-		if strings.HasPrefix(a, "synchronous_commit is off") {
-			return "not for certain: " + a
-		}
+	all := slices.DeleteFunc(p.Assumptions, func(a string) bool { return !slices.Contains(slices.Concat(caveats...), a) })
+	if len(all) > 0 {
+		return "not for certain: " + strings.Join(all, "; ")
 	}
 	return "until the process ends: for development"
 }
@@ -245,10 +306,17 @@ func grouped(labels []string, by map[string]kept) (out [][]string) {
 	return out
 }
 
-// unsafePostgres is the kind of a server that can lose commits.
-const unsafePostgres = "PostgreSQL, commits not waited for"
+// The kinds of servers that can lose what they confirmed, and of those that cannot.
+const (
+	unsafePostgres = "PostgreSQL, commits not waited for"
+	unsafeNATS     = "NATS with its default `sync_interval`"
+	unsafeRedis    = "Redis with `appendfsync everysec`"
+	safeNATS       = "NATS with `sync_interval: always`"
+	safeRedis      = "Redis with `appendfsync always`"
+)
 
-// placeLabel names a pair; "" = one that nobody wants, memory beside a database.
+// placeLabel names a pair; "" = one that nobody wants, memory beside a database, or two of which one can lose something
+// except on PostgreSQL.
 func placeLabel(queue, store string, same bool) string {
 	one := map[string]string{
 		"memory": "memory", "SQLite": "one SQLite file", "PostgreSQL": "one PostgreSQL database",
@@ -259,6 +327,8 @@ func placeLabel(queue, store string, same bool) string {
 	case same:
 		return one[queue]
 	case queue == "memory" || store == "memory" || queue == unsafePostgres || store == unsafePostgres:
+		return ""
+	case queue == unsafeNATS && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
 		return ""
 	case queue == store:
 		return two[queue]

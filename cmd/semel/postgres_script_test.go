@@ -9,17 +9,16 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -75,15 +74,14 @@ type ownServer struct{}
 // own is what a script started.
 type own struct {
 	server *server.Server
-	pooler *exec.Cmd
+	pooler *process.Process
 	held   []*pgx.Conn
 }
 
 func (o *own) close() {
 	o.release()
 	if o.pooler != nil {
-		_ = o.pooler.Process.Kill()
-		_ = o.pooler.Wait()
+		o.pooler.Kill()
 	}
 	if o.server != nil {
 		_ = o.server.Close()
@@ -174,11 +172,8 @@ func runPooler(ts *testscript.TestScript, neg bool, args []string) {
 	defer func() { _ = logFile.Close() }()
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if os.Geteuid() == 0 {
-		u, err := user.Lookup("nobody")
-		ts.Check(err)
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		const nobody = 65534
+		process.As(cmd, nobody, nobody)
 		// The configuration is read by that user: it must be able to pass the way to it.
 		public, err := os.CreateTemp("", "semel-pgbouncer-*.ini")
 		ts.Check(err)
@@ -190,8 +185,8 @@ func runPooler(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Args[1] = public.Name()
 		cmd.Dir = os.TempDir()
 	}
-	ts.Check(cmd.Start())
-	o.pooler = cmd
+	o.pooler, err = process.Start(cmd)
+	ts.Check(err)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", at)
 		if err == nil {

@@ -8,10 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // shop is a queue, its records and a ledger in one database, and workers of several versions as processes.
@@ -118,23 +120,19 @@ func (s *shop) strike(times int, versions ...[]string) {
 	s.t.Helper()
 	for range times {
 		before := s.runs()
-		var crew []*exec.Cmd
+		var crew []*process.Process
 		for _, v := range versions {
-			c := s.command(work(s.url, v...)...)
-			if err := c.Start(); err != nil {
-				s.t.Fatal(err)
-			}
-			crew = append(crew, c)
+			crew = append(crew, process.StartTest(s.t, s.command(work(s.url, v...)...)))
 		}
 		limit := time.Now().Add(30 * time.Second)
 		for s.runs() < before+5 && time.Now().Before(limit) {
 			time.Sleep(5 * time.Millisecond) // the pause between two looks
 		}
 		for _, c := range crew {
-			_ = c.Process.Kill()
+			_ = c.Signal(syscall.SIGKILL)
 		}
 		for _, c := range crew {
-			_ = c.Wait()
+			<-c.Done()
 		}
 	}
 }

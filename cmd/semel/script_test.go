@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +28,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	// The scripts wait for leases and processes most of the time.
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"semel": main})
 }
 
@@ -34,7 +40,6 @@ func TestMain(m *testing.M) {
 //	exits N PROG ARG…        runs a program that must exit N
 //	eventually FILE REGEXP   waits until a file matches
 //	trip DB KEY [stuck]      books a trip in three steps, the third of which fails (its compensations too)
-//	machine NAME URL N       runs N executions of a state machine of deploy/aws against a server; URL is a file with its address
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -58,7 +63,7 @@ func labsDown(dir string) {
 type command = func(ts *testscript.TestScript, neg bool, args []string)
 
 func commands() map[string]command {
-	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL, "trip": bookTrip, "machine": machineCommand}
+	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL, "trip": bookTrip}
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

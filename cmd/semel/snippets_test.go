@@ -29,6 +29,9 @@ const root = "github.com/semel-dev/semel"
 // TestSnippetsCompile compiles every Go snippet of README.md and docs/guide.md. What a snippet takes from around it (ctx,
 // store, a client) is declared in testdata/snippets/env.go; a snippet that is a whole program is built and run.
 func TestSnippetsCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
 	files := map[string]string{} // of the package → where the text is
 	env, err := filepath.Abs("testdata/snippets/env.go")
 	if err != nil {

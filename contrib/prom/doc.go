@@ -11,8 +11,8 @@
 //
 // # What to alert on
 //
-// A suppressed duplicate is no trouble: suppressing duplicates is semel's purpose. Effects that happen twice, and messages
-// that are never completed, are. So alert on semel_duplicate_effects_total (which an audit counts, see [Duplicates]),
-// semel_deliveries_total with the decision parked_uncertain, semel_lease_lost_total and semel_dlq_depth, and never on
-// semel_duplicates_total. The rules that semel alerts prints do so.
+// A suppressed duplicate is no trouble: suppressing duplicates is semel's purpose. Effects that happen twice are, and
+// messages that are never completed. So alert on semel_duplicate_effects_total (which an audit counts, see
+// [Duplicates]), semel_deliveries_total with the decision parked_uncertain, semel_lease_lost_total and semel_dlq_depth.
+// Never alert on semel_duplicates_total. The rules that semel alerts prints do so.
 package prom

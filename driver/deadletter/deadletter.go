@@ -1,5 +1,5 @@
-// Package deadletter gives a queue dead letters that are kept somewhere else: a log or a classic broker has no messages
-// that can be looked up and deleted one by one.
+// Package deadletter keeps the dead letters of a queue in another place, for logs and classic brokers, whose messages
+// cannot be looked up and deleted one by one.
 package deadletter
 
 import (

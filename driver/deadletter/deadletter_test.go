@@ -83,7 +83,7 @@ func (b *box) DeleteDeadLetter(ctx context.Context, id string) error {
 
 func TestQueueSuite(t *testing.T) {
 	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
-		db := memory.Open(memory.WithVisibility(300 * time.Millisecond))
+		db := memory.Open(memory.WithVisibility(time.Second))
 		another := func(testing.TB) driver.Queue {
 			return With(newBare(db.Queue("orders")), db.Queue("orders, dead letters"))
 		}
@@ -100,8 +100,8 @@ func TestPairSuite(t *testing.T) {
 	})
 }
 
-// world is one message in flight on a queue that is made by with.
-type world struct {
+// fixture is one message in flight on a queue that is made by with.
+type fixture struct {
 	q     driver.Queue
 	inner *bare
 	box   *box
@@ -109,9 +109,9 @@ type world struct {
 	order []string
 }
 
-func newWorld(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) (*world, error) {
+func newFixture(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) (*fixture, error) {
 	db := memory.Open()
-	w := &world{inner: newBare(db.Queue("orders")), box: &box{DeadLetterQueue: db.Queue("dead")}}
+	w := &fixture{inner: newBare(db.Queue("orders")), box: &box{DeadLetterQueue: db.Queue("dead")}}
 	w.inner.acked = func() { w.order = append(w.order, "ack") }
 	w.box.put = func() { w.order = append(w.order, "put") }
 	w.q = with(w.inner, w.box)
@@ -131,7 +131,7 @@ func newWorld(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) 
 // rules are the guarantees of With. Each checks any implementation and returns an error that says what is wrong.
 var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error{
 	"FM61 the dead letter is written before the ack": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
-		w, err := newWorld(with)
+		w, err := newFixture(with)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) 
 		return nil
 	},
 	"FM61 a box that fails keeps the message": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
-		w, err := newWorld(with)
+		w, err := newFixture(with)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) 
 		return nil
 	},
 	"a dead letter is written once for a delivery": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
-		w, err := newWorld(with)
+		w, err := newFixture(with)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) 
 		return nil
 	},
 	"a dead letter is closed before the ack": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
-		w, err := newWorld(with)
+		w, err := newFixture(with)
 		if err != nil {
 			return err
 		}

@@ -85,6 +85,15 @@ func Decide[T any](ctx context.Context, s *Store, items int, mode Mode, f func(t
 	return out, nil
 }
 
+// Some returns some items of a call.
+func Some[T any](items []T, which []int) []T {
+	out := make([]T, len(which))
+	for at, i := range which {
+		out[at] = items[i]
+	}
+	return out
+}
+
 // Wrap adds to an error what failed; nil stays nil.
 func Wrap(err error, what string, args ...any) error {
 	if err != nil {
@@ -182,10 +191,8 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 
 // Commit writes works in one transaction: records, effects, emitted messages, acks. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	for i := range w {
-		if err := s.layout.Check(&w[i]); err != nil {
-			return nil, Wrap(&driver.ItemError{Index: i, Err: err}, "commit")
-		}
+	if err := CheckWorks(w, s.layout.Check); err != nil {
+		return nil, Wrap(err, "commit")
 	}
 	out, err := Decide(ctx, s, 2*len(w), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
 	return out, Wrap(err, "commit")

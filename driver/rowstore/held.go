@@ -69,8 +69,9 @@ func (c *HeldClaim) TakeBack(tx Tx) error {
 	return tx.Put(l, c.Before)
 }
 
-// Commit writes works inside the transaction and takes back the claims without a work. The caller commits the transaction.
-func (h *Held) Commit(tx Tx, w ...driver.Work) error {
+// Commit takes back the claims without a work, and has commit write the works inside the transaction ([CommitTx], or what the
+// adapter does faster). The caller commits the transaction.
+func (h *Held) Commit(tx Tx, w []driver.Work, commit func() ([]driver.Outcome, error)) error {
 	works, err := h.Works(w)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (h *Held) Commit(tx Tx, w ...driver.Work) error {
 			}
 		}
 	}
-	out, err := CommitTx(tx, Wait, w...)
+	out, err := commit()
 	for i, o := range out {
 		if err == nil && o != driver.Applied {
 			err = &driver.ItemError{Index: i, Err: fmt.Errorf("the record was changed inside the transaction: %v", o)}

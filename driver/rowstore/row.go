@@ -1,6 +1,8 @@
 package rowstore
 
 import (
+	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -88,4 +90,33 @@ func bytesOrNull(b []byte) any {
 		return nil
 	}
 	return b
+}
+
+// PackDeliveries returns the ids of deliveries as they are stored: each after its length, nil when there are none.
+func PackDeliveries(ids ...string) []byte {
+	n := 0
+	for _, id := range ids {
+		n += binary.MaxVarintLen16 + len(id)
+	}
+	if len(ids) == 0 || len(ids) == 1 && ids[0] == "" {
+		return nil
+	}
+	b := make([]byte, 0, n)
+	for _, id := range ids {
+		b = append(binary.AppendUvarint(b, uint64(len(id))), id...)
+	}
+	return b
+}
+
+// ReadDeliveries reads what PackDeliveries wrote.
+func ReadDeliveries(b []byte) (ids []string, err error) {
+	for len(b) > 0 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return nil, errors.New("read deliveries: their lengths are damaged")
+		}
+		ids = append(ids, string(b[size:size+int(n)]))
+		b = b[size+int(n):]
+	}
+	return ids, nil
 }

@@ -13,8 +13,9 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, driver.Nonce, [Hash], [Text] and [Name]; the adapter turns them into what its columns hold, and quotes the column "key"
-// where that is a reserved word. Rows are [Row], which reads whatever the client library made of a column.
+// []byte, time.Time, driver.Nonce, [Hash], [Text] and [Name]; the adapter converts them for its
+// columns, and quotes the column "key" if that is a reserved word. Rows are [Row], which reads any type that the client
+// library returns for a column.
 package rowstore
 
 import (
@@ -185,3 +186,57 @@ func unlessCollision(err error) error {
 	}
 	return err
 }
+
+// CheckWorks checks each work of a call. Its error is a *driver.ItemError.
+func CheckWorks(w []driver.Work, check func(*driver.Work) error) error {
+	for i := range w {
+		if err := check(&w[i]); err != nil {
+			return &driver.ItemError{Index: i, Err: err}
+		}
+	}
+	return nil
+}
+
+// CheckWork refuses effects other than statements, acknowledgements that ack refuses, and messages to no queue. It clears
+// effects that are a nil *driver.Statements.
+func CheckWork(w *driver.Work, ack func(*driver.Settlement) error) error {
+	if w.Effects != nil {
+		e, ok := w.Effects.(*driver.Statements)
+		if !ok {
+			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
+		}
+		if e == nil {
+			w.Effects = nil
+		}
+	}
+	if w.Ack != nil {
+		if err := ack(w.Ack); err != nil {
+			return fmt.Errorf("ack: %w", err)
+		}
+	}
+	for i := range w.Emit {
+		if w.Emit[i].Queue == "" {
+			return fmt.Errorf("emitted message %d names no queue", i)
+		}
+	}
+	return nil
+}
+
+// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer.
+func (s *Store) Offers(effects any) bool {
+	e, ok := effects.(**driver.Statements)
+	if ok {
+		*e = &driver.Statements{}
+	}
+	return ok
+}
+
+var (
+	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.Operator        = (*Store)(nil)
+	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.StepStore       = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
+	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.DuplicateLog    = (*Store)(nil)
+)

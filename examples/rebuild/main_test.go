@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // The test binary runs itself again as a process that replays and is killed: its file, its table, and the run at which
@@ -53,10 +52,7 @@ func replayAndDie(ctx context.Context) error {
 	var runs atomic.Int64
 	_, err = p.replay(ctx, func(ctx context.Context, _ *semel.Attempt, next func(context.Context) error) error {
 		if runs.Add(1) == last {
-			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-				return err
-			}
-			select {}
+			process.KillSelf()
 		}
 		return next(ctx)
 	})
@@ -193,12 +189,11 @@ func TestRebuildAmongKills(t *testing.T) {
 	}
 	before := 0
 	for life := range 3 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), envPath+"="+b.path, envTable+"=accounts_v2", envKill+"=250")
-		out, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("life %d was not killed: %v\n%s", life, err, out)
+		var out process.Output
+		cmd := process.Self(envPath+"="+b.path, envTable+"=accounts_v2", envKill+"=250")
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if p := process.StartTest(t, cmd); !p.Killed() {
+			t.Fatalf("life %d was not killed: %v\n%s", life, p.State(), &out)
 		}
 		now := b.applied(t, "accounts_v2")
 		if now <= before || now >= n {

@@ -1,16 +1,17 @@
 package keymigration_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/keymigration"
+	"github.com/semel-dev/semel/internal/virtual"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // migrate is a whole change of a key: old workers; mixed with those that know both; these alone, for a horizon; mixed with
 // new ones; these alone. New messages come all the time, and copies of all messages.
-func migrate(w *world) []string {
+func migrate(w *simulation) *virtual.Violation {
 	for _, phase := range []struct {
 		fleets  []fleet
 		horizon bool
@@ -24,11 +25,11 @@ func migrate(w *world) []string {
 		if phase.horizon {
 			w.settle()
 		}
-		if len(w.faults) > 0 {
+		if w.Broken != nil {
 			break
 		}
 	}
-	return slices.Compact(w.faults)
+	return w.Broken
 }
 
 // txStore is a store with transactions.
@@ -49,10 +50,7 @@ func honest(s txStore) txStore {
 // TestMigrations changes keys among crashes, pauses, lost responses and late requests: every effect happens once, no
 // message is acked before it is done, and a run after an interrupted run knows of it.
 func TestMigrations(t *testing.T) {
-	n := uint64(3000)
-	if testing.Short() {
-		n = 500
-	}
+	n := uint64(3000 / semeltest.Sampled(2))
 	for m := outside; m <= inTx; m++ {
 		t.Run(m.String(), func(t *testing.T) {
 			for i := range n + 1 {
@@ -60,8 +58,8 @@ func TestMigrations(t *testing.T) {
 				if i == n {
 					seed = 4277 // a worker that crashes takes the new key over, and the first run completes the previous key late
 				}
-				if faults := migrate(newWorld(seed, m, honest)); len(faults) > 0 {
-					t.Fatalf("seed %d: %v", seed, faults)
+				if v := migrate(newSimulation(seed, m, honest)); v != nil {
+					t.Fatal(v)
 				}
 			}
 		})
@@ -70,15 +68,12 @@ func TestMigrations(t *testing.T) {
 
 // TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong.
 func TestMigrationsOnce(t *testing.T) {
-	n := uint64(5000)
-	if testing.Short() {
-		n = 500
-	}
+	n := uint64(5000 / semeltest.Sampled(3))
 	for seed := range n {
-		w := newWorld(seed, outside, honest)
+		w := newSimulation(seed, outside, honest)
 		w.policy, w.harm = driver.Once, true // a late completion of a parked key is acked whatever the state of its new key
-		if faults := migrate(w); len(faults) > 0 {
-			t.Fatalf("seed %d: %v", seed, faults)
+		if v := migrate(w); v != nil {
+			t.Fatal(v)
 		}
 	}
 }

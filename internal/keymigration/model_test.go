@@ -2,12 +2,11 @@ package keymigration_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -45,11 +44,10 @@ type message struct {
 	acked         bool
 }
 
-// world has old and new workers on one store, and everything that can go wrong.
-type world struct {
-	rng      *rand.Rand
+// simulation has old and new workers on one store, and everything that can go wrong.
+type simulation struct {
+	virtual.World
 	db       *memory.DB
-	clock    *clock
 	wire     *wire
 	manner   manner
 	policy   driver.Takeover
@@ -58,12 +56,11 @@ type world struct {
 	wrap     func(txStore) txStore // the store of workers that know both recipes
 	quiet    bool                  // no worker crashes, and no lease ends
 	harm     bool                  // only real harm counts, not what could cause it
-	faults   []string
 }
 
 // worker is one process. A crash makes it forget everything.
 type worker struct {
-	w      *world
+	w      *simulation
 	fleet  fleet
 	store  txStore
 	step   func() // nil: idle
@@ -76,21 +73,24 @@ type worker struct {
 	finish driver.Finish
 }
 
-func newWorld(seed uint64, m manner, wrap func(txStore) txStore) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 42)), manner: m, wrap: wrap, quiet: seed%3 == 0}
+func newSimulation(seed uint64, m manner, wrap func(txStore) txStore) *simulation {
+	w := &simulation{manner: m, wrap: wrap, quiet: seed%3 == 0}
+	w.Begin(virtual.Random(seed), 42, nil)
 	w.policy = []driver.Takeover{driver.Resume, driver.Probe}[seed%2]
-	w.db, w.clock = openDB()
-	w.wire = &wire{Store: w.db.Store(), rng: w.rng}
+	w.db = memory.Open(memory.WithClock(w.Time))
+	w.wire = &wire{Store: w.db.Store(), world: &w.World}
 	return w
 }
 
-func (w *world) now() time.Time { return time.Unix(0, w.clock.at.Load()) }
-
-func (w *world) wrong(format string, args ...any) {
-	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+// advance lets time pass, for workers and store.
+func (w *simulation) advance(d time.Duration) {
+	w.Now += d
+	w.db.Wake()
 }
 
-func (w *world) add(n int) {
+func (w *simulation) wrong(format string, args ...any) { w.Fail("a migration", -1, format, args...) }
+
+func (w *simulation) add(n int) {
 	for range n {
 		id := strconv.Itoa(len(w.messages))
 		w.messages = append(w.messages, &message{
@@ -100,7 +100,7 @@ func (w *world) add(n int) {
 }
 
 // staff replaces the workers. The previous ones crash.
-func (w *world) staff(fleets ...fleet) {
+func (w *simulation) staff(fleets ...fleet) {
 	for _, x := range w.workers {
 		x.crash()
 	}
@@ -115,11 +115,11 @@ func (w *world) staff(fleets ...fleet) {
 }
 
 // run lets things happen in any order.
-func (w *world) run(steps int) {
+func (w *simulation) run(steps int) {
 	w.wire.bad = !w.quiet
 	for range steps {
-		x := w.workers[w.rng.IntN(len(w.workers))]
-		switch n := w.rng.IntN(100); {
+		x := w.workers[w.IntN(len(w.workers))]
+		switch n := w.IntN(100); {
 		case w.quiet || n < 82:
 			x.next()
 		case n < 88:
@@ -127,16 +127,16 @@ func (w *world) run(steps int) {
 		case n < 92:
 			x.crash()
 		case n < 98:
-			w.clock.advance(time.Duration(1+w.rng.IntN(3)) * time.Second)
+			w.advance(time.Duration(1+w.IntN(3)) * time.Second)
 		default:
-			w.clock.advance(modelLease + time.Second)
+			w.advance(modelLease + time.Second)
 		}
 		w.check()
 	}
 }
 
 // settle is a horizon: nothing goes wrong anymore, and every message is redelivered until all workers ack it.
-func (w *world) settle() {
+func (w *simulation) settle() {
 	w.wire.bad = false
 	for _, x := range w.workers {
 		x.crash()
@@ -147,7 +147,7 @@ func (w *world) settle() {
 	for _, a := range w.messages {
 		a.acked = false
 		for n := 0; !a.acked && n < 40; n++ {
-			w.clock.advance(modelLease + time.Second)
+			w.advance(modelLease + time.Second)
 			x := w.workers[n%len(w.workers)]
 			x.take(a)
 			for x.step != nil {
@@ -164,7 +164,7 @@ func (w *world) settle() {
 	}
 }
 
-func (w *world) effects(a *message) int {
+func (w *simulation) effects(a *message) int {
 	n := a.outside
 	for _, r := range w.db.Store().Tables().Rows("ledger") {
 		if r.Value == a.key.Raw {
@@ -174,13 +174,13 @@ func (w *world) effects(a *message) int {
 	return n
 }
 
-func (w *world) state(k driver.Key) driver.State {
+func (w *simulation) state(k driver.Key) driver.State {
 	r, _, _ := w.db.Store().Record(context.Background(), k)
 	return r.State
 }
 
 // check checks what has to be true at every moment.
-func (w *world) check() {
+func (w *simulation) check() {
 	for _, a := range w.messages {
 		n := w.effects(a)
 		if w.policy == driver.Once && n > 1 {
@@ -208,7 +208,7 @@ func (x *worker) crash() {
 
 func (x *worker) next() {
 	if x.step == nil {
-		x.take(x.w.messages[x.w.rng.IntN(len(x.w.messages))])
+		x.take(x.w.messages[x.w.IntN(len(x.w.messages))])
 	}
 	x.step()
 }
@@ -224,13 +224,13 @@ func (x *worker) take(a *message) {
 		x.claim.Key, x.claim.NewKey = a.previous, a.key
 	}
 	for i := range x.claim.Nonce {
-		x.claim.Nonce[i] = byte(x.w.rng.Uint32())
+		x.claim.Nonce[i] = byte(x.w.Uint32())
 	}
 	x.step = x.claims
 }
 
 func (x *worker) claims() {
-	sent := x.w.now()
+	sent := x.w.Time()
 	var grants []driver.Grant
 	var err error
 	if x.w.manner == inTx {
@@ -242,7 +242,7 @@ func (x *worker) claims() {
 		if x.tx != nil {
 			_ = x.tx.Rollback(context.Background())
 		}
-		if x.tx = nil; x.w.rng.IntN(4) == 0 {
+		if x.tx = nil; x.w.IntN(4) == 0 {
 			x.crash() // it gives up
 		}
 		return
@@ -286,14 +286,14 @@ func (x *worker) acks() {
 
 // runs is the handler: it has its effect, or fails, or is still at work.
 func (x *worker) runs() {
-	if !x.w.now().Before(x.until) {
+	if !x.w.Time().Before(x.until) {
 		x.crash() // its lease has ended by its own clock: it stops, and writes nothing
 		return
 	}
 	x.finish = driver.Finish{Hold: x.hold, Final: driver.Complete, Keep: modelKeep, Result: []byte("r")}
-	switch n := x.w.rng.IntN(10); {
+	switch n := x.w.IntN(10); {
 	case n == 0 && x.w.manner != inTx:
-		sent := x.w.now()
+		sent := x.w.Time()
 		out, err := x.store.Extend(context.Background(), modelLease, x.hold)
 		switch {
 		case err == nil && out[0] == driver.Applied:
@@ -345,7 +345,7 @@ func (x *worker) ends() {
 	}
 	switch {
 	case err != nil || out[0] == driver.Unknown:
-		if !x.w.now().Before(x.until) {
+		if !x.w.Time().Before(x.until) {
 			x.crash()
 		}
 		return
@@ -354,7 +354,7 @@ func (x *worker) ends() {
 		return
 	}
 	if x.finish.Final == driver.Complete {
-		if x.ran && x.w.now().Before(x.until) {
+		if x.ran && x.w.Time().Before(x.until) {
 			x.on.open-- // else another may have taken the new key over, run with the doubt, and completed it
 		}
 		x.acks()

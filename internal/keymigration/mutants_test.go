@@ -205,14 +205,14 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20000) {
 				for _, m := range []manner{outside, collected} {
-					w := newWorld(seed, m, func(s txStore) txStore {
+					w := newSimulation(seed, m, func(s txStore) txStore {
 						x := planted
 						x.txStore, x.inner = honest(s), s
 						return &x
 					})
 					w.harm = !planted.early
-					if faults := migrate(w); len(faults) > 0 {
-						t.Logf("seed %d, effects %v: %s", seed, m, faults[0])
+					if v := migrate(w); v != nil {
+						t.Logf("effects %v: %v", m, v)
 						return
 					}
 				}

@@ -3,10 +3,10 @@ package keymigration_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -16,17 +16,17 @@ var errWire = errors.New("no response")
 // sender has given up.
 type wire struct {
 	*memory.Store
-	rng  *rand.Rand
-	bad  bool
-	late []func() // requests that are still under way
+	world *virtual.World
+	bad   bool
+	late  []func() // requests that are still under way
 }
 
 func send[T any](w *wire, call func() (T, error)) (T, error) {
 	var none T
-	if !w.bad || w.rng.IntN(8) > 0 {
+	if !w.bad || w.world.IntN(8) > 0 {
 		return call()
 	}
-	switch w.rng.IntN(3) {
+	switch w.world.IntN(3) {
 	case 0:
 		_, _ = call() // the response is lost
 	case 1:
@@ -38,7 +38,7 @@ func send[T any](w *wire, call func() (T, error)) (T, error) {
 // arrive lets a request arrive that is under way.
 func (w *wire) arrive() {
 	if n := len(w.late); n > 0 {
-		i := w.rng.IntN(n)
+		i := w.world.IntN(n)
 		call := w.late[i]
 		w.late = append(w.late[:i], w.late[i+1:]...)
 		call()
@@ -67,7 +67,7 @@ func (w *wire) Commit(_ context.Context, x ...driver.Work) ([]driver.Outcome, er
 
 // Begin returns, or is not sent: a transaction whose response is lost ends with its connection.
 func (w *wire) Begin(_ context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
-	if w.bad && w.rng.IntN(12) == 0 {
+	if w.bad && w.world.IntN(12) == 0 {
 		return nil, nil, errWire
 	}
 	tx, grants, err := w.Store.Begin(context.Background(), c...)
@@ -84,10 +84,10 @@ type wireTx struct {
 
 // Commit returns, or its response is lost, or the connection before it.
 func (x *wireTx) Commit(_ context.Context, works ...driver.Work) error {
-	if !x.w.bad || x.w.rng.IntN(8) > 0 {
+	if !x.w.bad || x.w.world.IntN(8) > 0 {
 		return x.Tx.Commit(context.Background(), works...)
 	}
-	if x.w.rng.IntN(2) == 0 {
+	if x.w.world.IntN(2) == 0 {
 		_ = x.Tx.Commit(context.Background(), works...)
 	} else {
 		_ = x.Tx.Rollback(context.Background())

@@ -21,7 +21,7 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newResponder(t, nil)
 			w.end = refuse
 			w.send(1, "a", bad, "b", "c")
 			for n := 2; len(w.deadLetters) == 0 && n < 20; n++ {
@@ -48,7 +48,7 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 // Without any other message a refused end is its message's failure too, if the store extends the lease meanwhile. Heartbeats
 // do not restart the count.
 func TestFM46_RefusedEndOfTheOnlyMessage(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	w.end = func([]driver.Work, int) error { return errRefused }
 	for n := 1; len(w.deadLetters) == 0 && n < 10; n++ {
 		w.send(n, bad)
@@ -61,7 +61,7 @@ func TestFM46_RefusedEndOfTheOnlyMessage(t *testing.T) {
 
 // A store that cannot write is an outage, however long it lasts and whichever ends are refused alone meanwhile.
 func TestFM50_StoreThatCannotWriteSpendsNoAttempt(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	full := true
 	w.end = func(works []driver.Work, at int) error {
 		if full {
@@ -83,7 +83,7 @@ func TestFM50_StoreThatCannotWriteSpendsNoAttempt(t *testing.T) {
 
 // If only the disk that one message writes to is full, that message waits, and the others go on.
 func TestFM50_OneFullDiskStopsNoOther(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	full, writes := true, 0
 	w.end = func([]driver.Work, int) error {
 		if writes++; full {
@@ -108,7 +108,7 @@ func TestFM50_OneFullDiskStopsNoOther(t *testing.T) {
 
 // An end that waits for another's lock is put off without spending an attempt, however often. Its reason names the blocker.
 func TestFM47_BlockedEndIsPutOff(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	locked := true
 	w.end = func(_ []driver.Work, at int) error {
 		if locked {
@@ -142,7 +142,7 @@ func TestFM47_BlockedEndIsPutOff(t *testing.T) {
 // A write that never gets a response does not block the others of its flush: it is repeated alone until its lease has ended,
 // and then no more.
 func TestFM47_EndWithoutResponseStopsNoOther(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	w.end = func([]driver.Work, int) error { return errSilent }
 	w.send(1, "a", bad, "b")
 	for n := range 10 {
@@ -164,7 +164,7 @@ func TestFM47_EndWithoutResponseStopsNoOther(t *testing.T) {
 func TestFM46_RecordThatIsRefusedKeepsItsLease(t *testing.T) {
 	for name, refusal := range map[string]error{"refused": errRefused, "no response": errSilent} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newResponder(t, nil)
 			w.plain = true
 			refused := true
 			w.end = func([]driver.Work, int) error {
@@ -194,7 +194,7 @@ func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 			"unnamed": errRefused, "transient": &driver.ItemError{Err: errors.New("XX000"), Transient: true},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				w := newWorld(t, mode)
+				w := newResponder(t, mode)
 				w.commit = func([]*machine.Item, int) error { return refusal }
 				w.send(1, "a", bad, "b", "c", "d")
 				w.live(20 * time.Second)
@@ -216,7 +216,7 @@ func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 // The same without an extension of the visibility: a delivery that expired early, after some refusals, does not slow the next
 // ones down so much that each expires before it has failed.
 func TestFM45_RefusedTransactionFailsWithinAShortVisibility(t *testing.T) {
-	w := newWorld(t, func(c *machine.Config) { openMode(c); c.Extends = false })
+	w := newResponder(t, func(c *machine.Config) { openMode(c); c.Extends = false })
 	w.commit = func([]*machine.Item, int) error { return errRefused }
 	for n := 1; len(w.deadLetters) == 0 && n < 20; n++ {
 		a := message(fmt.Sprint("m", n), bad)
@@ -248,7 +248,7 @@ func TestFM82_UnreadableRecordStopsNoOther(t *testing.T) {
 				continue // adapters return it for its item
 			}
 			t.Run(name+" "+mode, func(t *testing.T) {
-				w := newWorld(t, change)
+				w := newResponder(t, change)
 				w.claim = func(c []driver.Claim, _ int, g *driver.Grant) error { return grant(c, g) }
 				w.send(1, bad, "a", "b", "c", "d", "e")
 				w.live(5 * time.Second)
@@ -277,7 +277,7 @@ func TestFM82_UnreadableRecordStopsNoOther(t *testing.T) {
 
 // A key whose claim or ack gets no response waits by itself. Its lane does not.
 func TestFM46_KeyWithoutResponseWaitsAlone(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	claims := 0
 	w.claim = func(_ []driver.Claim, _ int, g *driver.Grant) error {
 		claims++
@@ -301,7 +301,7 @@ func TestFM46_KeyWithoutResponseWaitsAlone(t *testing.T) {
 }
 
 func TestFM46_AckWithoutResponseWaitsAlone(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newResponder(t, nil)
 	acks := 0
 	w.settle = func(key string) driver.Outcome {
 		if key != bad {

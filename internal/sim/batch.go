@@ -12,7 +12,7 @@ import (
 // one after the other; the call fails when one of them does, and says which one, or not.
 
 // startBatch calls a batch handler: what it will do is drawn now.
-func (w *world) startBatch(k *worker, a *machine.Action) {
+func (w *simulation) startBatch(k *worker, a *machine.Action) {
 	var first *run
 	d := time.Duration(0)
 	for _, it := range a.Items {
@@ -28,8 +28,8 @@ func (w *world) startBatch(k *worker, a *machine.Action) {
 			it.Shell = r
 		}
 		first.members = append(first.members, r)
-		if w.tr != nil {
-			w.tr.add(w, m.key, "worker %d calls the handler of k%d (m%d) in a batch of %d: token %d, attempt %d, unknown %v",
+		if w.Trace != nil {
+			w.log(m.key, "worker %d calls the handler of k%d (m%d) in a batch of %d: token %d, attempt %d, unknown %v",
 				k.id, m.key, m.id, len(a.Items), r.hold.Token, job.Attempt, job.Unknown)
 		}
 		w.stats.Runs++
@@ -37,26 +37,26 @@ func (w *world) startBatch(k *worker, a *machine.Action) {
 		w.countAlone(k, r)
 		w.planRun(r)
 		if w.sc.conduct[r.key] == conductLong {
-			d += w.between(0, 2*lease)
+			d += w.Between(0, 2*lease)
 		}
-		d += w.between(0, 10*time.Millisecond)
+		d += w.Between(0, 10*time.Millisecond)
 	}
 	k.running++
-	first.items, first.names = a.Items, w.chance(300)
+	first.items, first.names = a.Items, w.Chance(300)
 	if w.boundary(k, first) {
 		return
 	}
-	if w.chance(w.sc.slow) {
-		d += w.between(0, 2*lease)
+	if w.Chance(w.sc.slow) {
+		d += w.Between(0, 2*lease)
 	}
-	first.ignores = w.chance(200)
-	first.at = w.now + d + w.between(0, 10*time.Millisecond)
-	w.push(w.now+d, evEffect, k.id, first.ref)
+	first.ignores = w.Chance(200)
+	first.at = w.Now + d + w.Between(0, 10*time.Millisecond)
+	w.push(w.Now+d, evEffect, k.id, first.ref)
 	w.push(first.at, evReturn, k.id, first.ref)
 }
 
 // batchEffect is the moment when a batch handler changes the world, member by member.
-func (w *world) batchEffect(r *run) {
+func (w *simulation) batchEffect(r *run) {
 	k := &w.workers[r.worker]
 	members := r.members
 	if w.mut == mutHalvesByKey && k.halving[r.job.Lane] {
@@ -70,7 +70,7 @@ func (w *world) batchEffect(r *run) {
 			return
 		}
 		if m.applies {
-			if w.effect(m); w.vio != nil {
+			if w.effect(m); w.Broken != nil {
 				return
 			}
 		}
@@ -87,7 +87,7 @@ func (w *world) batchEffect(r *run) {
 func (r *run) fails() bool { return r.result.Class != machine.OK && r.result.Class != machine.Dropped }
 
 // batchReturn passes the end of a batch to the machine.
-func (w *world) batchReturn(k *worker, r *run) {
+func (w *simulation) batchReturn(k *worker, r *run) {
 	k.running--
 	ev := machine.Event{Kind: machine.Ran, Item: r.item, Items: r.items}
 	results := make([]machine.Result, len(r.members))
@@ -120,9 +120,9 @@ func (w *world) batchReturn(k *worker, r *run) {
 		}
 	}
 	k.halving[r.job.Lane] = failed && ev.Results == nil && !alone
-	if w.tr != nil {
+	if w.Trace != nil {
 		for _, m := range r.members {
-			w.tr.add(w, m.key, "the batch of k%d with token %d returns: class %d of its own, effect %v; the batch failed %v, names %v",
+			w.log(m.key, "the batch of k%d with token %d returns: class %d of its own, effect %v; the batch failed %v, names %v",
 				m.key, m.hold.Token, m.result.Class, m.did, failed, r.names)
 		}
 	}
@@ -141,10 +141,10 @@ func sharedEffects(works []driver.Work) *run {
 }
 
 // shareHappens applies the queued effects of a batch, in the order in which they were queued.
-func (w *world) shareHappens(r *run) {
+func (w *simulation) shareHappens(r *run) {
 	for _, m := range r.order {
 		switch {
-		case w.vio != nil:
+		case w.Broken != nil:
 			return
 		case m.did:
 			w.happened(m.key, m.hold.Token)

@@ -21,7 +21,7 @@ var names = [...]string{"ada", "bob", "cyd", "dan", "eve", "fay"}
 
 // returned records the end of a run, just before the machine gets it.
 func (k *worker) returned(r *run) {
-	w := k.world
+	w := k.w
 	if r.key < 0 || r.result.Class != machine.Failed && r.result.Class != machine.Permanent {
 		k.works = true // or the result is inconclusive: then nothing is checked
 		return
@@ -38,7 +38,7 @@ func (k *worker) returned(r *run) {
 }
 
 // checkBroken judges a start.
-func (w *world) checkBroken(k *worker, r *run) {
+func (w *simulation) checkBroken(k *worker, r *run) {
 	if most := w.sc.cfg.Breaker.Keys; most == 0 || k.works || k.fails < most || r.key < 0 || r.job.InTx {
 		return
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/driver"
@@ -41,19 +40,19 @@ func (s *shop) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, erro
 }
 
 // cached reports whether the workers have caches, without a draw of its own: other seeds keep their histories.
-func (w *world) cached() bool { return w.seed%3 == 1 || w.mut.ofCache() }
+func (w *simulation) cached() bool { return w.Seed%3 == 1 || w.mut.ofCache() }
 
 // openCache gives a starting worker a cache, small or large.
 func (k *worker) openCache() {
-	w := k.world
+	w := k.w
 	k.cache = nil
 	if !w.cached() {
 		return
 	}
 	o := cache.Options{
-		Size: 1, MaxAge: cacheMaxAge, Strangers: w.seed%5 < 3, Now: func() time.Time { return epoch.Add(w.now) },
+		Size: 1, MaxAge: cacheMaxAge, Strangers: w.Seed%5 < 3, Now: w.Time,
 	}
-	if w.seed%2 == 0 || w.mut.ofCache() {
+	if w.Seed%2 == 0 || w.mut.ofCache() {
 		o.Size = 8 * maxKeys // no entry is evicted: the history does not depend on the order of evictions
 	}
 	if w.mut == mutCacheForever {
@@ -63,7 +62,7 @@ func (k *worker) openCache() {
 }
 
 // claimAt decides a claim by the worker's cache, or by decide if the cache has no entry.
-func (w *world) claimAt(r *request, c *driver.Claim, decide func() driver.Grant) driver.Grant {
+func (w *simulation) claimAt(r *request, c *driver.Claim, decide func() driver.Grant) driver.Grant {
 	k := &w.workers[r.worker]
 	if k.cache == nil || r.late || k.inc != r.inc {
 		return decide()
@@ -84,8 +83,8 @@ func (w *world) claimAt(r *request, c *driver.Claim, decide func() driver.Grant)
 	row := w.row(c.Key.Raw)
 	rec := &w.st.recs[row]
 	w.stats.Hits++
-	if w.tr != nil {
-		w.tr.add(w, w.business(row), "cache of worker %d: claim %s: %v, token %d", r.worker, c.Key.Raw, g.Verdict, g.Hold.Token)
+	if w.Trace != nil {
+		w.log(w.business(row), "cache of worker %d: claim %s: %v, token %d", r.worker, c.Key.Raw, g.Verdict, g.Hold.Token)
 	}
 	if g.Verdict == driver.Replay && !(c.Version != "" && c.Version < rec.Watermark.Applied) {
 		w.onClaim(rec, rec, c, &g)
@@ -94,7 +93,7 @@ func (w *world) claimAt(r *request, c *driver.Claim, decide func() driver.Grant)
 }
 
 // finishedAt reports the outcome of an attempt's end to the worker's cache.
-func (w *world) finishedAt(r *request, f *driver.Finish, o driver.Outcome) {
+func (w *simulation) finishedAt(r *request, f *driver.Finish, o driver.Outcome) {
 	k := &w.workers[r.worker]
 	if k.cache == nil || r.late || k.inc != r.inc {
 		return

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,31 +10,6 @@ import (
 
 // This file is the history checker: the invariants of protocol section 11, checked at every step against what the
 // checker itself remembers, not against what the engine believes.
-
-// Violation is an invariant that did not hold.
-type Violation struct {
-	Invariant string
-	Seed      uint64
-	// At is the operation of a planted crash point, -1 for none, and Fault what was planted there.
-	At     int
-	Fault  string
-	Mutant string
-	Key    int
-	Detail string
-	// Trace is the numbered history of the key.
-	Trace string
-}
-
-func (v *Violation) String() string {
-	s := fmt.Sprintf("%s violated in seed %d", v.Invariant, v.Seed)
-	if v.At >= 0 {
-		s += fmt.Sprintf(" (%s at operation %d)", v.Fault, v.At)
-	}
-	if v.Mutant != "" {
-		s += " under the mutant " + v.Mutant
-	}
-	return s + ": " + v.Detail
-}
 
 // effectID is what a keyed downstream remembers.
 type effectID struct {
@@ -102,23 +76,8 @@ const (
 	bySweep
 )
 
-func (w *world) fail(invariant string, key int, format string, args ...any) {
-	if w.vio != nil {
-		return
-	}
-	w.vio = &Violation{
-		Invariant: invariant, Seed: w.seed, At: w.at, Mutant: mistakes[w.mut].name, Key: key, Detail: fmt.Sprintf(format, args...),
-	}
-	if w.at >= 0 {
-		w.vio.Fault = w.atKind.String()
-	}
-	if w.tr != nil {
-		w.tr.add(w, key, "*** %s: %s", invariant, w.vio.Detail)
-	}
-}
-
 // onClaim checks a decided claim: I3, I5, I8, I11, I12.
-func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver.Grant) {
+func (w *simulation) onClaim(before, after *driver.Record, c *driver.Claim, g *driver.Grant) {
 	if w.failedOver {
 		return
 	}
@@ -141,11 +100,11 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 			w.fail("I3", k, "token %d was handed out after token %d", g.Hold.Token, es.token)
 		}
 		es.token = g.Hold.Token
-		ks.granted, ks.grantedTo, ks.grantedAt = g.Hold.Token, w.claimer, w.now
+		ks.granted, ks.grantedTo, ks.grantedAt = g.Hold.Token, w.claimer, w.Now
 		if before.State == driver.InProgress {
 			w.stats.Takeovers++
-			if es.beliefToken == before.Token && es.beliefUntil > w.now && !w.jumped && !w.forced {
-				w.fail("I5", k, "token %d was taken over while its worker believed in its lease for another %v", before.Token, es.beliefUntil-w.now)
+			if es.beliefToken == before.Token && es.beliefUntil > w.Now && !w.jumped && !w.forced {
+				w.fail("I5", k, "token %d was taken over while its worker believed in its lease for another %v", before.Token, es.beliefUntil-w.Now)
 			}
 		}
 	case g.Verdict == driver.Stale:
@@ -163,7 +122,7 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 }
 
 // believe notes until when workers believe in their leases (I5).
-func (w *world) believe(k *worker, r *request) {
+func (w *simulation) believe(k *worker, r *request) {
 	for i := range r.grants {
 		if g := &r.grants[i]; g.Err == nil && g.Verdict == driver.Acquired {
 			w.believeIn(&g.Hold, k.global(r.sent)+lease-guard)
@@ -171,7 +130,7 @@ func (w *world) believe(k *worker, r *request) {
 	}
 }
 
-func (w *world) believeOn(k *worker, r *request) {
+func (w *simulation) believeOn(k *worker, r *request) {
 	for i, o := range r.outcomes {
 		if o == driver.Applied {
 			w.believeIn(&r.holds[i], k.global(r.sent)+lease-guard)
@@ -182,7 +141,7 @@ func (w *world) believeOn(k *worker, r *request) {
 	}
 }
 
-func (w *world) believeIn(h *driver.Hold, until time.Duration) {
+func (w *simulation) believeIn(h *driver.Hold, until time.Duration) {
 	ks := w.entity(w.business(w.row(h.Key.Raw)))
 	if h.Token >= ks.beliefToken {
 		ks.beliefToken, ks.beliefUntil = h.Token, until
@@ -190,7 +149,7 @@ func (w *world) believeIn(h *driver.Hold, until time.Duration) {
 }
 
 // checkStart is I5 where it matters most: a run that begins within its worker's own deadline still holds its record.
-func (w *world) checkStart(r *run) {
+func (w *simulation) checkStart(r *run) {
 	rec := &w.st.recs[w.row(r.hold.Key.Raw)]
 	if r.job.InTx || w.jumped || w.forced || w.failedOver || rec.Token == r.hold.Token {
 		return
@@ -200,7 +159,7 @@ func (w *world) checkStart(r *run) {
 }
 
 // onGuarded checks an accepted write of a worker: I7.
-func (w *world) onGuarded(before *driver.Record, h *driver.Hold) {
+func (w *simulation) onGuarded(before *driver.Record, h *driver.Hold) {
 	if before.Token != h.Token || before.Nonce != h.Nonce {
 		w.fail("I7", w.business(w.row(h.Key.Raw)), "a write of token %d, nonce %x was accepted on a record of token %d, nonce %x",
 			h.Token, h.Nonce[0], before.Token, before.Nonce[0])
@@ -208,8 +167,8 @@ func (w *world) onGuarded(before *driver.Record, h *driver.Hold) {
 }
 
 // onWrite checks a change of a record: I6, I9, I18, I21, I23, I26; and keeps the ledger of doubts.
-func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
-	if w.failedOver || w.vio != nil {
+func (w *simulation) onWrite(row int, before, after *driver.Record, by writer) {
+	if w.failedOver || w.Broken != nil {
 		return
 	}
 	k := w.keyAt(row, after.Watermark.Running)
@@ -257,13 +216,13 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	}
 }
 
-func (w *world) onCompleted(k int, after *driver.Record, by writer) {
+func (w *simulation) onCompleted(k int, after *driver.Record, by writer) {
 	ks := &w.keys[k]
 	if ks.completed == after.Generation+1 {
 		w.fail("I6", k, "generation %d was completed twice", after.Generation)
 	}
 	ks.completed = after.Generation + 1
-	ks.result, ks.completedAt = after.Result, w.now
+	ks.result, ks.completedAt = after.Result, w.Now
 	if by == byOperator {
 		ks.resolvedDone = true
 		return
@@ -274,11 +233,11 @@ func (w *world) onCompleted(k int, after *driver.Record, by writer) {
 }
 
 // happened counts an effect and checks its bound: I2, I2', I4, I10, I22.
-func (w *world) happened(k int, token uint64) {
+func (w *simulation) happened(k int, token uint64) {
 	ks := &w.keys[k]
 	ks.effects++
-	if w.tr != nil {
-		w.tr.add(w, k, "effect %d of k%d happens, by token %d", ks.effects, k, token)
+	if w.Trace != nil {
+		w.log(k, "effect %d of k%d happens, by token %d", ks.effects, k, token)
 	}
 	if w.failedOver {
 		return
@@ -306,7 +265,7 @@ func (w *world) happened(k int, token uint64) {
 
 // checkOrder is I22: the first effects of a group come in the order of its messages. A key that reached an end without
 // an effect does not hold the others up.
-func (w *world) checkOrder(k int) {
+func (w *simulation) checkOrder(k int) {
 	for i := range w.q.msgs {
 		m := &w.q.msgs[i]
 		if m.key != k || m.keyless {
@@ -328,7 +287,7 @@ func (w *world) checkOrder(k int) {
 }
 
 // checkAck is I1, I11 and I14 at the moment when a message is removed.
-func (w *world) checkAck(m *qmsg, a driver.Action) {
+func (w *simulation) checkAck(m *qmsg, a driver.Action) {
 	if w.failedOver {
 		return
 	}
@@ -368,7 +327,7 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 }
 
 // checkDeadLetter is I19 for one record: a dead letter exists, or was disposed of.
-func (w *world) checkDeadLetter(k int, rec *driver.Record, when string) {
+func (w *simulation) checkDeadLetter(k int, rec *driver.Record, when string) {
 	kind := driver.DeadLetterFailed
 	switch {
 	case rec.State == driver.FailedState && !rec.Disposed:
@@ -385,7 +344,7 @@ func (w *world) checkDeadLetter(k int, rec *driver.Record, when string) {
 	w.fail("I19", k, "%s: %v with token %d, and there is no %s dead letter of that token", when, rec.State, rec.Token, kind)
 }
 
-func (w *world) recordOf(m *qmsg) *driver.Record {
+func (w *simulation) recordOf(m *qmsg) *driver.Record {
 	best := &w.st.recs[m.key]
 	for _, i := range [...]int{m.key, m.key + rows, maxKeys + m.id%rowIDs, maxKeys + m.id%rowIDs + rows} {
 		if (w.mut == mutBuckets || w.mut == mutTwoRecords || i == m.key) && w.st.recs[i].State > best.State {
@@ -396,7 +355,7 @@ func (w *world) recordOf(m *qmsg) *driver.Record {
 }
 
 // onPurge is I13, and forgets the key.
-func (w *world) onPurge(row int) {
+func (w *simulation) onPurge(row int) {
 	k := w.business(row)
 	ks := &w.keys[k]
 	w.checkNoCopies(k, "purged")

@@ -9,7 +9,7 @@ import (
 // This file is the model's decisions: the driver's own, but for the mutants.
 
 // decide is driver.DecideClaim with the mutants of the claim table.
-func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.Grant, bool) {
+func (s *store) decide(w *simulation, i int, c *driver.Claim) (driver.Record, driver.Grant, bool) {
 	before := &s.recs[i]
 	claim := *c
 	switch w.mut {
@@ -76,7 +76,7 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 			return *before, driver.Grant{Verdict: driver.Mismatch, Hold: before.Hold()}, false
 		}
 	case mutClaimAtPrefetch:
-		if before.State == driver.InProgress && before.Reason == prefetched && w.now <= w.st.leaseEnd(before) {
+		if before.State == driver.InProgress && before.Reason == prefetched && w.Now <= w.st.leaseEnd(before) {
 			mine := *before
 			mine.Nonce, mine.Reason = c.Nonce, ""
 			after, g, _ := driver.DecideClaim(mine, claim, w.storeNow(), 0)
@@ -97,7 +97,7 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 }
 
 // decideFinish is driver.DecideFinish with the mutants of the guarded writes.
-func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record, driver.Outcome, bool) {
+func (s *store) decideFinish(w *simulation, row int, f *driver.Finish) (driver.Record, driver.Outcome, bool) {
 	before := &s.recs[row]
 	g := *f
 	switch {
@@ -120,7 +120,7 @@ func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record
 }
 
 // decideSweep is driver.DecideSweep with the mutants of the expiry.
-func (s *store) decideSweep(w *world, row int, now time.Time) (driver.Record, driver.SweepVerdict) {
+func (s *store) decideSweep(w *simulation, row int, now time.Time) (driver.Record, driver.SweepVerdict) {
 	rec, longTerm := s.recs[row], time.Duration(0)
 	if w.sc.longTerm {
 		longTerm = period

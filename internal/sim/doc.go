@@ -9,11 +9,14 @@
 // their leases, are drained and restarted with another policy; the store goes down, its clock jumps, and in some
 // schedules it loses a suffix of its writes.
 //
-// A checker that finds nothing proves nothing: [Mutants] are known ways to get the protocol wrong (section 12), planted
+// A checker that finds nothing proves nothing: mutants are known ways to get the protocol wrong (section 12), planted
 // between the machine and the model or in the model, never in the machine, and each has to be found.
 //
-// Reading order: sim.go (what to call), scenario.go (what a seed draws), world.go (time and events), worker.go (the shell
-// around the machine), run.go (handlers and the outside world), store.go and tx.go, queue.go, operator.go, faults.go,
-// check.go and final.go (the invariants), decide.go and mutant.go (what is planted), trace.go. The relays of an outbox have
-// a world of their own: outbox.go, outbox_relay.go, outbox_model.go, outbox_faults.go, outbox_check.go, outbox_run.go.
+// The kernel is internal/virtual: time, events, random choice, the history, and the search over schedules. The relays of an
+// outbox are a simulation of their own on the same kernel, package saga one of steps.
+//
+// Reading order: sim.go (what to call), scenario.go (what a seed draws), simulation.go (the loop and its events), worker.go (the
+// shell around the machine), run.go (handlers and the outside world), store.go and tx.go, queue.go, operator.go, faults.go,
+// check.go and final.go (the invariants), decide.go and mutant.go (what is planted). Then outbox.go, outbox_relay.go,
+// outbox_model.go, outbox_faults.go, outbox_check.go.
 package sim

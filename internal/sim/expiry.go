@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // This file is what happens after the retention of records: they are purged, or they become EXPIRED and are purged after
@@ -25,18 +26,18 @@ func (sc *scenario) waves() int {
 
 // nextWave sends the same keys once more. After their records' retention they are new again, or late, where records expire;
 // after the long-term period they are new in any case. Their tokens never are.
-func (w *world) nextWave() {
+func (w *simulation) nextWave() {
 	w.wave++
 	if w.sc.longTerm && w.wave == 1 {
 		w.abandon()
 	}
-	w.now += keep + time.Hour
+	w.Now += keep + time.Hour
 	if w.wave == 2 {
-		w.now += period
+		w.Now += period
 	}
-	w.limit = w.now + settleBy
+	w.limit = w.Now + settleBy
 	w.st.sweep(w)
-	if w.vio != nil {
+	if w.Broken != nil {
 		return
 	}
 	n := len(w.q.msgs)
@@ -46,7 +47,7 @@ func (w *world) nextWave() {
 		if m.keyless || state != driver.Absent && (state != driver.Expired || w.wave == 2) && w.mut != mutExpiryBlind {
 			continue
 		}
-		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.now, nil, 0
+		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.Now, nil, 0
 		w.q.nextID++
 		w.keys[m.key].purged = false
 		w.q.add(w, m)
@@ -55,17 +56,17 @@ func (w *world) nextWave() {
 		return
 	}
 	for i := range 4 {
-		w.push(w.now+time.Duration(i+1)*lease/2, evSweep, -1, 0)
+		w.push(w.Now+time.Duration(i+1)*lease/2, evSweep, -1, 0)
 	}
 	for range w.sc.people {
 		w.pending++
-		w.push(w.now+w.between(0, 2*lease), evAction, -1, -1)
+		w.push(w.Now+w.Between(0, 2*lease), evAction, -1, -1)
 	}
 }
 
 // abandon makes a record of a key whose message the broker dropped at the end of its own retention, after a run of unknown
 // outcome: RELEASED, with a doubt. A copy of the message comes in the next wave.
-func (w *world) abandon() {
+func (w *simulation) abandon() {
 	k := w.sc.keys
 	if k == maxKeys {
 		return
@@ -87,16 +88,16 @@ func (w *world) abandon() {
 }
 
 // onExpire is I13 and I3 for a record that expires.
-func (w *world) onExpire(row int, after *driver.Record) {
+func (w *simulation) onExpire(row int, after *driver.Record) {
 	k, before := w.business(row), &w.st.recs[row]
 	w.stats.Expired++
-	if w.tr != nil {
-		w.tr.add(w, k, "store: a sweep expires the record of k%d, which is %v with token %d", k, before.State, before.Token)
+	if w.Trace != nil {
+		w.log(k, "store: a sweep expires the record of k%d, which is %v with token %d", k, before.State, before.Token)
 	}
 	switch {
 	case w.failedOver:
 	case !before.Expires() || !w.storeNow().After(before.RetainUntil):
-		w.fail("I13", k, "expired while it was %v, kept until %v", before.State, before.RetainUntil.Sub(epoch))
+		w.fail("I13", k, "expired while it was %v, kept until %v", before.State, before.RetainUntil.Sub(virtual.Epoch))
 	case after.Token != before.Token:
 		w.fail("I3", k, "the expiry changed token %d to %d", before.Token, after.Token)
 	default:
@@ -105,7 +106,7 @@ func (w *world) onExpire(row int, after *driver.Record) {
 }
 
 // checkPurge is I13 for a record that is purged where records expire.
-func (w *world) checkPurge(k int, rec *driver.Record) {
+func (w *simulation) checkPurge(k int, rec *driver.Record) {
 	now := w.storeNow()
 	switch {
 	case !w.sc.longTerm || w.failedOver:
@@ -117,7 +118,7 @@ func (w *world) checkPurge(k int, rec *driver.Record) {
 }
 
 // checkNoCopies is I13: what ends a record's retention finds no copy of its messages, the first time.
-func (w *world) checkNoCopies(k int, what string) {
+func (w *simulation) checkNoCopies(k int, what string) {
 	live := w.pending > 0
 	for i := range w.q.msgs {
 		live = live || (!w.q.msgs[i].gone && w.q.msgs[i].key == k)
@@ -128,13 +129,13 @@ func (w *world) checkNoCopies(k int, what string) {
 }
 
 // checkLate is I27 for the ack of a message whose record is EXPIRED: a dead letter of it exists, or existed.
-func (w *world) checkLate(m *qmsg) {
+func (w *simulation) checkLate(m *qmsg) {
 	if !w.hasLate(m) {
 		w.fail("I27", m.key, "m%d of an expired record was acked without a dead letter", m.id)
 	}
 }
 
-func (w *world) hasLate(m *qmsg) bool {
+func (w *simulation) hasLate(m *qmsg) bool {
 	for i := range w.q.deadLetters {
 		if l := &w.q.deadLetters[i]; l.Kind == driver.DeadLetterLate && l.key == m.key && w.q.msgs[l.msg].id == m.id {
 			return true
@@ -145,7 +146,7 @@ func (w *world) hasLate(m *qmsg) bool {
 
 // taskOnLate is the part of a task that is about a late duplicate of an EXPIRED record. done: the task has ended. An
 // operator reruns a completed key only deliberately.
-func (w *world) taskOnLate(a *task, l *qletter) (done bool) {
+func (w *simulation) taskOnLate(a *task, l *qletter) (done bool) {
 	rec := &w.st.recs[w.row(l.Key.Raw)]
 	switch {
 	case a.kind == driver.Discard:
@@ -154,7 +155,7 @@ func (w *world) taskOnLate(a *task, l *qletter) (done bool) {
 		w.pending--
 		return true
 	case rec.State == driver.Expired && rec.Ended == driver.Completed:
-		a.rerun = w.chance(500)
+		a.rerun = w.Chance(500)
 		if !w.operate(a, l) {
 			w.pending-- // refused, and its dead letter stays
 			return true

@@ -25,7 +25,7 @@ const (
 	failover
 )
 
-var faultNames = [...]string{"crash before", "crash after", "response lost", "request lost", "stall", "request delayed", "", "outage", "clock jump", "drain", "failover"}
+var faultNames = []string{"crash before", "crash after", "response lost", "request lost", "stall", "request delayed", "", "outage", "clock jump", "drain", "failover"}
 
 func (f faultKind) String() string { return faultNames[f] }
 
@@ -41,29 +41,27 @@ type fault struct {
 
 func (f *fault) timed() bool { return f.kind > pointKinds }
 
-func (f *fault) draw(w *world) {
-	*f = fault{kind: faultKind(w.n(int(pointKinds))), at: w.n(60), worker: w.n(maxWorkers)}
-	if w.chance(350) {
-		f.kind = outage + faultKind(w.pick(35, 25, 35, 5))
-		f.when = w.between(0, 4*lease)
-		f.length = w.between(50*time.Millisecond, 2*lease)
-		f.jump = w.between(-4*lease, 4*lease)
+func (f *fault) draw(w *simulation) {
+	*f = fault{kind: faultKind(w.IntN(int(pointKinds))), at: w.IntN(60), worker: w.IntN(maxWorkers)}
+	if w.Chance(350) {
+		f.kind = outage + faultKind(w.Pick(35, 25, 35, 5))
+		f.when = w.Between(0, 4*lease)
+		f.length = w.Between(50*time.Millisecond, 2*lease)
+		f.jump = w.Between(-4*lease, 4*lease)
 	}
 }
 
 // plan decides the fate of a request: the faults planted at its boundary, or the network's own mood.
-func (w *world) plan(k *worker, r *request) {
-	n := w.ops
-	w.ops++
-	kind, hit := w.hits(n)
+func (w *simulation) plan(k *worker, r *request) {
+	n, kind, hit := w.nextFault()
 	if !hit {
 		w.mood(r)
 		return
 	}
 	w.faulted = true
-	w.limit = max(w.limit, w.now+settleBy)
-	if w.tr != nil {
-		w.tr.add(w, -1, "fault at operation %d (%d of worker %d): %v", n, r.kind, k.id, kind)
+	w.limit = max(w.limit, w.Now+settleBy)
+	if w.Trace != nil {
+		w.log(-1, "fault at operation %d (%d of worker %d): %v", n, r.kind, k.id, kind)
 	}
 	switch kind {
 	case crashBefore:
@@ -81,24 +79,26 @@ func (w *world) plan(k *worker, r *request) {
 	}
 }
 
-func (w *world) hits(n int) (faultKind, bool) {
-	if n == w.at {
-		return w.atKind, true
+// nextFault counts an operation and returns the fault at it.
+func (w *simulation) nextFault() (n int, f faultKind, hit bool) {
+	n, hit = w.Operation()
+	if hit {
+		return n, faultKind(w.Fault), true
 	}
 	for i := range w.sc.nfaults {
 		if f := &w.sc.faults[i]; f.at == n && !f.timed() {
-			return f.kind, true
+			return n, f.kind, true
 		}
 	}
-	return 0, false
+	return n, 0, false
 }
 
-func (w *world) mood(r *request) {
-	if w.sc.flaky == 0 || w.now > 6*lease || !w.chance(w.sc.flaky) {
+func (w *simulation) mood(r *request) {
+	if w.sc.flaky == 0 || w.Now > 6*lease || !w.Chance(w.sc.flaky) {
 		return
 	}
 	w.faulted = true
-	r.fate = fate(1 + w.n(int(fates)-1))
+	r.fate = fate(1 + w.IntN(int(fates)-1))
 	if r.fate == lateRequest {
 		w.stats.Late++
 	} else {
@@ -107,17 +107,15 @@ func (w *world) mood(r *request) {
 }
 
 // boundary plants a fault where a handler starts; true = its process is gone.
-func (w *world) boundary(k *worker, r *run) bool {
-	n := w.ops
-	w.ops++
-	kind, hit := w.hits(n)
+func (w *simulation) boundary(k *worker, r *run) bool {
+	n, kind, hit := w.nextFault()
 	if !hit {
 		return false
 	}
 	w.faulted = true
-	w.limit = max(w.limit, w.now+settleBy)
-	if w.tr != nil {
-		w.tr.add(w, r.key, "fault at operation %d (a handler of worker %d): %v", n, k.id, kind)
+	w.limit = max(w.limit, w.Now+settleBy)
+	if w.Trace != nil {
+		w.log(r.key, "fault at operation %d (a handler of worker %d): %v", n, k.id, kind)
 	}
 	switch kind {
 	case crashBefore:
@@ -133,20 +131,20 @@ func (w *world) boundary(k *worker, r *run) bool {
 	return false
 }
 
-func (w *world) timedFault(f *fault) {
+func (w *simulation) timedFault(f *fault) {
 	w.faulted = true
-	w.limit = max(w.limit, w.now+f.length+settleBy)
-	if w.tr != nil {
-		w.tr.add(w, -1, "fault: %v of %v, clock by %v, worker %d", f.kind, f.length, f.jump, f.worker)
+	w.limit = max(w.limit, w.Now+f.length+settleBy)
+	if w.Trace != nil {
+		w.log(-1, "fault: %v of %v, clock by %v, worker %d", f.kind, f.length, f.jump, f.worker)
 	}
 	switch f.kind {
 	case outage:
-		w.st.downUntil = max(w.st.downUntil, w.now+f.length)
+		w.st.downUntil = max(w.st.downUntil, w.Now+f.length)
 	case clockJump:
 		w.jumped = true
 		w.st.jump += f.jump
 	case drainOne:
-		if k := &w.workers[f.worker%w.sc.workers]; k.m != nil && w.now >= k.stalledUntil {
+		if k := &w.workers[f.worker%w.sc.workers]; k.m != nil && w.Now >= k.stalledUntil {
 			w.stats.Drains++
 			k.step(&machine.Event{Kind: machine.Drain})
 		}
@@ -155,7 +153,7 @@ func (w *world) timedFault(f *fault) {
 			w.st.snap, w.st.snapDrawn = w.st.recs, w.st.drawn
 			for i := range w.sc.faults {
 				if &w.sc.faults[i] == f {
-					w.push(w.now+f.length, evFault, -1, i)
+					w.push(w.Now+f.length, evFault, -1, i)
 				}
 			}
 			return

@@ -6,7 +6,7 @@ import (
 )
 
 // checkCounts: every run is accounted for in the summary (contract section 4).
-func (w *world) checkCounts(k *worker) {
+func (w *simulation) checkCounts(k *worker) {
 	c := k.m.Counts()
 	if sum := c.Effects + c.Retried + c.Dead + c.Uncertain + c.Fenced + c.Dropped + c.Unprotected; c.Executed != sum && w.sc.mode != machine.Open {
 		w.fail("summary", -1, "worker %d: %d runs, %d accounted for: %+v", k.id, c.Executed, sum, c)
@@ -14,7 +14,7 @@ func (w *world) checkCounts(k *worker) {
 }
 
 // finalChecks are made when everything has settled: nothing is lost, every end is there.
-func (w *world) finalChecks() {
+func (w *simulation) finalChecks() {
 	if w.failedOver {
 		return
 	}
@@ -31,7 +31,7 @@ func (w *world) finalChecks() {
 		}
 		seen[m.key] = true
 		if w.sc.versions {
-			if w.checkVersion(m, atEnd); w.vio != nil {
+			if w.checkVersion(m, atEnd); w.Broken != nil {
 				return
 			}
 			continue
@@ -45,7 +45,7 @@ func (w *world) finalChecks() {
 			return
 		}
 		w.checkDeadLetter(m.key, rec, "at the end")
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 		if rec.State == driver.Completed && !w.faulted && w.sc.people == 0 {

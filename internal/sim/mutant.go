@@ -1,10 +1,9 @@
 package sim
 
 import (
-	"strings"
-
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // mutant is a known way to get the protocol wrong (section 12). It is planted between the machine and the model, or in
@@ -68,74 +67,79 @@ const (
 	mutants
 )
 
-// mistakes has the mutants' names, and the invariants of which each must violate one. If another invariant found it, that
-// would be an accident of the simulator.
-var mistakes = [...]struct{ name, breaks string }{
-	noMutant:                 {"", ""},
-	mutCompleteBlind:         {"complete without token compare", "I7 I10 I11"},
-	mutAckBusy:               {"ack of a busy duplicate", "I1 I14"},
-	mutReleaseBlind:          {"blind release", "I7 I10"},
-	mutPurgeEarly:            {"purge before the horizon", "I13 I2 I10"},
-	mutAckFirst:              {"ack first", "I1"},
-	mutOwnClaimDuplicate:     {"own timed-out claim taken for a duplicate", "I1 I8"},
-	mutReleaseNoResponse:     {"release after a complete without a response", "I10 I2"},
-	mutTokenRestarts:         {"token restarts after release or purge", "I3"},
-	mutRowSurvives:           {"record row survives its failed batch item", "I18"},
-	mutGroupOrder:            {"group handled in key order", "I22"},
-	mutNoUncertainDeadLetter: {"uncertain acked without a dead letter", "I19 I1"},
-	mutDeadLetterID:          {"dead letter id without the token", "I19"},
-	mutKeylessByID:           {"dead letter of a message without a key named by the sender's id alone", "I1"},
-	mutReleaseForgets:        {"release forgets that the handler ran", "I10 I2 I2'"},
-	mutNoNonce:               {"token compared without nonce after a lost suffix", "I7"},
-	mutFirstSwallows:         {"first of a batch swallows another fingerprint", "I11"},
-	mutClaimAtPrefetch:       {"claim at prefetch", "I21"},
-	mutOwnClaimKeepsLease:    {"own-nonce claim does not renew", "I5"},
-	mutTwoRecords:            {"two records for two identities", "I2 I10 I2' I6"},
-	mutBuckets:               {"bucketed records at roll-over", "I2 I10 I2' I6"},
-	mutMarkFirst:             {"mark before the effect", "I18 I1"},
-	mutInDoubtIgnored:        {"commit in doubt ignored", "I2"},
-	mutRollbackTag:           {"COMMIT that returned ROLLBACK taken for a commit", "I1"},
-	mutPolicyWeakened:        {"rolling deploy weakens the policy", "I2' I2"},
-	mutHalvesByKey:           {"bisect in key order", "I22"},
-	mutHalfSurvives:          {"record row survives its failed half", "I18"},
-	mutSharedBlind:           {"shared effects written though one hold was lost", "I2"},
-	mutOlderTakesOver:        {"older version takes over a newer one in flight", "D1"},
-	mutStaleByRunning:        {"stale judged by the running version instead of the applied one", "I1"},
-	mutGapForgotten:          {"late arrival inside a skipped gap treated as stale", "I1"},
-	mutRedriveBlind:          {"redrive drops the dead letter of another version", "I1"},
-	mutVersionAcked:          {"another version taken for a duplicate", "I1"},
-	mutCacheFailed:           {"cache keeps failed records", "I1 I11"},
-	mutCacheUnknown:          {"cache filled by a complete without a response", "I1 I11"},
-	mutCacheForever:          {"cache outlives the record's retention", "I1 I11"},
-	mutCachePayload:          {"cache replays another payload", "I1 I11"},
-	mutCacheVersion:          {"cache replays another version", "I1 I11"},
-	mutRefusalOutage:         {"one message's refused statement taken for an outage", "I17"},
-	mutLockBlamed:            {"a lock that others hold counted as the message's failure", "I26"},
-	mutDeferralForgotten:     {"a deferred first run looks as if it had never started", "I23"},
-	mutJoinedCounts:          {"a death beside others counts towards a quarantined key's", "I21"},
-	mutReasonsDiffer:         {"one reason that names its message taken for many", "I24"},
-	mutKeepsLost:             {"visibility extended after the claim was lost", "I25"},
-	mutUncounted:             {"first run in a shared transaction where the queue counts no deliveries", "I17"},
-	mutExpiredPurged:         {"expired record purged before its period ended", "I13"},
-	mutExpiredGranted:        {"claim of an expired record granted", "I27"},
-	mutLateByPayload:         {"late decided after the payload is compared", "I27"},
-	mutExpiryBlind:           {"expiry of a record that was reopened meanwhile", "I13"},
-	mutDoubtPurged:           {"released record with a doubt purged instead of expired", "I13"},
-	mutExpiryToken:           {"token reset by the expiry", "I3"},
-	mutRerunByRedrive:        {"redrive reopens a completed expired record by itself", "I2"},
-	mutLateDropped:           {"late duplicate acked without a dead letter", "I27"},
+// mistakes has the mutants' names, and the invariants of which each must violate one.
+var mistakes = []virtual.Mistake{
+	noMutant:                 {},
+	mutCompleteBlind:         {Name: "complete without token compare", Invariants: "I7 I10 I11"},
+	mutAckBusy:               {Name: "ack of a busy duplicate", Invariants: "I1 I14"},
+	mutReleaseBlind:          {Name: "blind release", Invariants: "I7 I10"},
+	mutPurgeEarly:            {Name: "purge before the horizon", Invariants: "I13 I2 I10"},
+	mutAckFirst:              {Name: "ack first", Invariants: "I1"},
+	mutOwnClaimDuplicate:     {Name: "own timed-out claim taken for a duplicate", Invariants: "I1 I8"},
+	mutReleaseNoResponse:     {Name: "release after a complete without a response", Invariants: "I10 I2"},
+	mutTokenRestarts:         {Name: "token restarts after release or purge", Invariants: "I3"},
+	mutRowSurvives:           {Name: "record row survives its failed batch item", Invariants: "I18"},
+	mutGroupOrder:            {Name: "group handled in key order", Invariants: "I22"},
+	mutNoUncertainDeadLetter: {Name: "uncertain acked without a dead letter", Invariants: "I19 I1"},
+	mutDeadLetterID:          {Name: "dead letter id without the token", Invariants: "I19"},
+	mutKeylessByID: {
+		Name:       "dead letter of a message without a key named by the sender's id alone",
+		Invariants: "I1",
+	},
+	mutReleaseForgets:     {Name: "release forgets that the handler ran", Invariants: "I10 I2 I2'"},
+	mutNoNonce:            {Name: "token compared without nonce after a lost suffix", Invariants: "I7"},
+	mutFirstSwallows:      {Name: "first of a batch swallows another fingerprint", Invariants: "I11"},
+	mutClaimAtPrefetch:    {Name: "claim at prefetch", Invariants: "I21"},
+	mutOwnClaimKeepsLease: {Name: "own-nonce claim does not renew", Invariants: "I5"},
+	mutTwoRecords:         {Name: "two records for two identities", Invariants: "I2 I10 I2' I6"},
+	mutBuckets:            {Name: "bucketed records at roll-over", Invariants: "I2 I10 I2' I6"},
+	mutMarkFirst:          {Name: "mark before the effect", Invariants: "I18 I1"},
+	mutInDoubtIgnored:     {Name: "commit in doubt ignored", Invariants: "I2"},
+	mutRollbackTag:        {Name: "COMMIT that returned ROLLBACK taken for a commit", Invariants: "I1"},
+	mutPolicyWeakened:     {Name: "rolling deploy weakens the policy", Invariants: "I2' I2"},
+	mutHalvesByKey:        {Name: "bisect in key order", Invariants: "I22"},
+	mutHalfSurvives:       {Name: "record row survives its failed half", Invariants: "I18"},
+	mutSharedBlind:        {Name: "shared effects written though one hold was lost", Invariants: "I2"},
+	mutOlderTakesOver:     {Name: "older version takes over a newer one in flight", Invariants: "D1"},
+	mutStaleByRunning:     {Name: "stale judged by the running version instead of the applied one", Invariants: "I1"},
+	mutGapForgotten:       {Name: "late arrival inside a skipped gap treated as stale", Invariants: "I1"},
+	mutRedriveBlind:       {Name: "redrive drops the dead letter of another version", Invariants: "I1"},
+	mutVersionAcked:       {Name: "another version taken for a duplicate", Invariants: "I1"},
+	mutCacheFailed:        {Name: "cache keeps failed records", Invariants: "I1 I11"},
+	mutCacheUnknown:       {Name: "cache filled by a complete without a response", Invariants: "I1 I11"},
+	mutCacheForever:       {Name: "cache outlives the record's retention", Invariants: "I1 I11"},
+	mutCachePayload:       {Name: "cache replays another payload", Invariants: "I1 I11"},
+	mutCacheVersion:       {Name: "cache replays another version", Invariants: "I1 I11"},
+	mutRefusalOutage:      {Name: "one message's refused statement taken for an outage", Invariants: "I17"},
+	mutLockBlamed:         {Name: "a lock that others hold counted as the message's failure", Invariants: "I26"},
+	mutDeferralForgotten:  {Name: "a deferred first run looks as if it had never started", Invariants: "I23"},
+	mutJoinedCounts:       {Name: "a death beside others counts towards a quarantined key's", Invariants: "I21"},
+	mutReasonsDiffer:      {Name: "one reason that names its message taken for many", Invariants: "I24"},
+	mutKeepsLost:          {Name: "visibility extended after the claim was lost", Invariants: "I25"},
+	mutUncounted: {
+		Name:       "first run in a shared transaction where the queue counts no deliveries",
+		Invariants: "I17",
+	},
+	mutExpiredPurged:  {Name: "expired record purged before its period ended", Invariants: "I13"},
+	mutExpiredGranted: {Name: "claim of an expired record granted", Invariants: "I27"},
+	mutLateByPayload:  {Name: "late decided after the payload is compared", Invariants: "I27"},
+	mutExpiryBlind:    {Name: "expiry of a record that was reopened meanwhile", Invariants: "I13"},
+	mutDoubtPurged:    {Name: "released record with a doubt purged instead of expired", Invariants: "I13"},
+	mutExpiryToken:    {Name: "token reset by the expiry", Invariants: "I3"},
+	mutRerunByRedrive: {Name: "redrive reopens a completed expired record by itself", Invariants: "I2"},
+	mutLateDropped:    {Name: "late duplicate acked without a dead letter", Invariants: "I27"},
 }
 
 const prefetched = "claimed at prefetch"
 
 // bias turns a scenario towards what a mutant needs.
-func (w *world) bias() {
+func (w *simulation) bias() {
 	sc := &w.sc
 	if w.mut == mutHalvesByKey {
 		for i := range sc.specs {
 			sc.specs[i].group = 1 // a failed batch with a long run of one group
 		}
-		sc.conduct[w.n(sc.keys)] = conductFailsFirst
+		sc.conduct[w.IntN(sc.keys)] = conductFailsFirst
 	}
 	if w.mut == mutOlderTakesOver {
 		sc.mode, sc.effect, sc.cfg.Mode, sc.cfg.Batched = machine.Separate, fenced, machine.Separate, false
@@ -165,13 +169,13 @@ func (w *world) bias() {
 	if w.mut == mutNoNonce {
 		sc.mode, sc.effect, sc.cfg.Mode = machine.Separate, plain, machine.Separate
 		sc.nfaults = 2
-		sc.faults[0] = fault{kind: failover, when: w.between(0, lease), length: w.between(20*1e6, lease)}
-		sc.faults[1] = fault{kind: stallHere, at: w.n(40)}
+		sc.faults[0] = fault{kind: failover, when: w.Between(0, lease), length: w.Between(20*1e6, lease)}
+		sc.faults[1] = fault{kind: stallHere, at: w.IntN(40)}
 	}
 }
 
 // arrivalsMutated rewrites deliveries on their way to the machine.
-func (w *world) arrivalsMutated(r *request) {
+func (w *simulation) arrivalsMutated(r *request) {
 	switch w.mut {
 	case mutAckFirst:
 		for i := range r.arrivals {
@@ -213,7 +217,7 @@ func (w *world) arrivalsMutated(r *request) {
 			}
 			after, g, changed := driver.DecideClaim(w.st.recs[row], c, w.storeNow(), w.st.drawn+1)
 			w.onClaim(&w.st.recs[row], &after, &c, &g)
-			if changed && w.vio == nil {
+			if changed && w.Broken == nil {
 				w.st.drawn = max(w.st.drawn, after.Token)
 				if g.Verdict == driver.Acquired {
 					after.Reason = prefetched
@@ -225,7 +229,7 @@ func (w *world) arrivalsMutated(r *request) {
 }
 
 // releaseNoResponse is a worker that takes a COMPLETE without a response for a failure, and releases the key.
-func (w *world) releaseNoResponse(r *request) {
+func (w *simulation) releaseNoResponse(r *request) {
 	for i := range r.works {
 		f := r.works[i].Finish
 		if f.Final != driver.Complete {
@@ -240,7 +244,7 @@ func (w *world) releaseNoResponse(r *request) {
 }
 
 // survive leaves the row of a failed item behind as if it had been done.
-func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) {
+func (s *store) survive(w *simulation, row int, rec driver.Record, hold driver.Hold) {
 	after, _, changed := driver.DecideFinish(rec, driver.Finish{Hold: hold, Final: driver.Complete, Keep: keep}, w.storeNow())
 	if changed {
 		s.write(w, row, &after, byFinish)
@@ -250,14 +254,4 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 // versioned reports that a mutant needs keys with versions.
 func (m mutant) versioned() bool {
 	return m >= mutOlderTakesOver && m <= mutVersionAcked || m == mutCacheVersion
-}
-
-// breaks reports that an invariant is one of those that a mutant must violate.
-func (m mutant) breaks(invariant string) bool {
-	for _, s := range strings.Fields(mistakes[m].breaks) {
-		if s == invariant {
-			return true
-		}
-	}
-	return false
 }

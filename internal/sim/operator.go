@@ -17,7 +17,7 @@ type task struct {
 }
 
 // operatorStep does an operator's next step, or picks a dead letter to begin with.
-func (w *world) operatorStep(ref int) {
+func (w *simulation) operatorStep(ref int) {
 	if ref < 0 {
 		w.pickTask()
 		return
@@ -25,12 +25,12 @@ func (w *world) operatorStep(ref int) {
 	a := &w.tasks[ref]
 	l := &w.q.deadLetters[a.deadLetter]
 	if a.step == 0 && w.st.held[w.row(l.Key.Raw)] != 0 {
-		w.push(w.now+20*time.Millisecond, evAction, -1, ref) // the row is locked by a transaction
+		w.push(w.Now+20*time.Millisecond, evAction, -1, ref) // the row is locked by a transaction
 		return
 	}
-	if a.step > 0 && w.chance(150) {
+	if a.step > 0 && w.Chance(150) {
 		a.step = 0 // interrupted: it begins again
-		w.push(w.now+w.between(time.Millisecond, time.Second), evAction, -1, ref)
+		w.push(w.Now+w.Between(time.Millisecond, time.Second), evAction, -1, ref)
 		return
 	}
 	if l.Kind == driver.DeadLetterLate && !w.sc.versions && a.step == 0 && w.taskOnLate(a, l) {
@@ -63,7 +63,7 @@ func (w *world) operatorStep(ref int) {
 		}
 	case 1:
 		m := w.q.msgs[l.msg]
-		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.now, nil, 0
+		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.Now, nil, 0
 		w.q.nextID++
 		if a.edited {
 			m.fp = 2
@@ -76,11 +76,11 @@ func (w *world) operatorStep(ref int) {
 		return
 	}
 	a.step++
-	w.push(w.now+w.between(time.Millisecond, 50*time.Millisecond), evAction, -1, ref)
+	w.push(w.Now+w.Between(time.Millisecond, 50*time.Millisecond), evAction, -1, ref)
 }
 
-func (w *world) pickTask() {
-	if w.chance(100) {
+func (w *simulation) pickTask() {
+	if w.Chance(100) {
 		w.forceRelease()
 		w.pending--
 		return
@@ -95,7 +95,7 @@ func (w *world) pickTask() {
 		w.pending--
 		return
 	}
-	n := w.n(alive)
+	n := w.IntN(alive)
 	for i := range w.q.deadLetters {
 		l := &w.q.deadLetters[i]
 		if !l.alive || l.key < 0 || l.Kind == driver.DeadLetterMismatch {
@@ -106,10 +106,10 @@ func (w *world) pickTask() {
 			switch {
 			case l.Kind == driver.DeadLetterUncertain:
 				a.kind, a.as = driver.Resolve, w.judgeDeadLetter(l)
-			case w.chance(250):
+			case w.Chance(250):
 				a.kind = driver.Discard
 			default:
-				a.edited = w.chance(200)
+				a.edited = w.Chance(200)
 			}
 			w.tasks = append(w.tasks, a)
 			w.operatorStep(len(w.tasks) - 1)
@@ -119,18 +119,18 @@ func (w *world) pickTask() {
 }
 
 // judgeDeadLetter is an operator who checks the world before deciding.
-func (w *world) judgeDeadLetter(l *qletter) driver.State {
+func (w *simulation) judgeDeadLetter(l *qletter) driver.State {
 	if w.keys[l.key].effects > 0 {
 		return driver.Completed
 	}
-	if w.chance(300) {
+	if w.Chance(300) {
 		return driver.FailedState
 	}
 	return driver.Released
 }
 
 // operate is the record's part of a task. False = Lost.
-func (w *world) operate(a *task, l *qletter) bool {
+func (w *simulation) operate(a *task, l *qletter) bool {
 	op := driver.Operation{
 		Kind: a.kind, Key: l.Key, Token: l.Token, Generation: l.Generation, As: a.as, Keep: keep, Reason: "by a person",
 		NewGeneration: a.rerun || w.mut == mutRerunByRedrive && l.Kind == driver.DeadLetterLate,
@@ -145,10 +145,10 @@ func (w *world) operate(a *task, l *qletter) bool {
 	return w.operateNow(row, &op)
 }
 
-func (w *world) operateNow(row int, op *driver.Operation) bool {
+func (w *simulation) operateNow(row int, op *driver.Operation) bool {
 	after, o, changed := driver.DecideOperate(w.st.recs[row], *op, w.storeNow(), w.st.drawn+1)
-	if w.tr != nil {
-		w.tr.add(w, w.business(row), "operator: operation %d on %s, token %d, as %v: %v", op.Kind, op.Key.Raw, op.Token, op.As, o)
+	if w.Trace != nil {
+		w.log(w.business(row), "operator: operation %d on %s, token %d, as %v: %v", op.Kind, op.Key.Raw, op.Token, op.As, o)
 	}
 	if changed {
 		w.st.drawn = max(w.st.drawn, after.Token)
@@ -158,7 +158,7 @@ func (w *world) operateNow(row int, op *driver.Operation) bool {
 }
 
 // forceRelease takes a claim away from its holder.
-func (w *world) forceRelease() {
+func (w *simulation) forceRelease() {
 	for i := range w.st.recs {
 		if w.st.recs[i].State == driver.InProgress && w.st.held[i] == 0 {
 			w.forced = true

@@ -21,56 +21,57 @@ const (
 	relayFaults
 )
 
-func (f relayFault) String() string {
-	return [...]string{
-		"nothing", "a crash before", "a crash after", "a request dropped", "a response lost", "a late request", "a freeze before",
-		"a freeze after", "a stop",
-	}[f]
+var relayFaultNames = []string{
+	"nothing", "a crash before", "a crash after", "a request dropped", "a response lost", "a late request", "a freeze before",
+	"a freeze after", "a stop",
 }
 
-// faulty reports whether faults still happen by themselves.
-func (w *relayWorld) faulty() bool { return w.now < w.sc.quiet }
+func (f relayFault) String() string { return relayFaultNames[f] }
 
-func (w *relayWorld) latency() time.Duration { return w.between(time.Millisecond, 20*time.Millisecond) }
+// faulty reports whether faults still happen by themselves.
+func (w *relaySimulation) faulty() bool { return w.Now < w.sc.quiet }
+
+func (w *relaySimulation) latency() time.Duration {
+	return w.Between(time.Millisecond, 20*time.Millisecond)
+}
 
 // request sends a request to the other side, or not.
-func (w *relayWorld) request(c *relayCall) {
-	n := w.ops
-	w.ops++
+func (w *relaySimulation) request(c *relayCall) {
+	n, planted := w.Operation()
 	fault := w.sc.faults[n]
-	if w.at >= 0 && n == w.at {
-		fault = w.kind
-	} else if fault == relayFine && w.faulty() && w.chance(w.sc.flaky/4) {
-		fault = relayFault(1 + w.n(int(relayFaults)-1))
+	if planted {
+		fault = relayFault(w.Fault + 1)
+	} else if fault == relayFine && w.faulty() && w.Chance(w.sc.flaky/4) {
+		fault = relayFault(1 + w.IntN(int(relayFaults)-1))
 	}
 	w.rewrite(c)
 	if fault != relayFine {
-		w.log("relay %d: %v %v of operation %d", c.p.id, fault, c.what, n)
+		w.Log(-1, "relay %d: %v %v of operation %d", c.p.id, fault, c.what, n)
 	}
-	arrives := w.now + w.latency()
+	arrives := w.Now + w.latency()
 	switch fault {
 	case relayFine, relayDrained:
 		w.on(arrives, func() { w.arrive(c) })
 		if fault == relayDrained {
-			w.on(w.now, c.p.drain)
+			w.on(w.Now, c.p.drain)
 		}
 	case relayCrashBefore:
-		w.on(w.now, c.p.crash)
+		w.on(w.Now, c.p.crash)
 	case relayCrashAfter:
 		w.on(arrives, func() { w.apply(c) })
 		w.on(arrives, c.p.crash)
 	case relayDropped:
 		w.stats.Lost++
-		w.on(w.now+time.Second, func() { w.fail(c) })
+		w.on(w.Now+time.Second, func() { w.fail(c) })
 	case relayNoResponse:
 		w.stats.Lost++
 		w.on(arrives, func() { w.apply(c) })
-		w.on(w.now+time.Second, func() { w.fail(c) })
+		w.on(w.Now+time.Second, func() { w.fail(c) })
 	case relayLate:
 		w.stats.Late++
 		w.late++
-		w.on(w.now+w.between(time.Second, 3*relayVisible), func() { w.late--; w.apply(c) })
-		w.on(w.now+time.Second, func() { w.fail(c) })
+		w.on(w.Now+w.Between(time.Second, 3*relayVisible), func() { w.late--; w.apply(c) })
+		w.on(w.Now+time.Second, func() { w.fail(c) })
 	case relayFrozenOut:
 		c.p.freeze()
 		w.on(c.p.frozen, func() { w.arrive(c) })
@@ -82,11 +83,11 @@ func (w *relayWorld) request(c *relayCall) {
 
 func (p *relay) freeze() {
 	p.w.stats.Stalls++
-	p.frozen = p.w.now + p.w.between(relayVisible/2, 2*relayVisible)
+	p.frozen = p.w.Now + p.w.Between(relayVisible/2, 2*relayVisible)
 }
 
 // arrive carries a request out and responds to it. A receive that finds nothing waits.
-func (w *relayWorld) arrive(c *relayCall) {
+func (w *relaySimulation) arrive(c *relayCall) {
 	if c.what == opReceive && c.p.dead {
 		return
 	}
@@ -99,11 +100,11 @@ func (w *relayWorld) arrive(c *relayCall) {
 		w.waiting = append(w.waiting, c)
 		return
 	}
-	w.on(w.now+w.latency(), func() { w.respond(c) })
+	w.on(w.Now+w.latency(), func() { w.respond(c) })
 }
 
 // apply carries a request out; false when a receive found nothing.
-func (w *relayWorld) apply(c *relayCall) bool {
+func (w *relaySimulation) apply(c *relayCall) bool {
 	if c.done {
 		return true
 	}
@@ -122,7 +123,7 @@ func (w *relayWorld) apply(c *relayCall) bool {
 }
 
 // refuse counts what a relay takes for a refusal of the messages of a send.
-func (w *relayWorld) refuse(c *relayCall) {
+func (w *relaySimulation) refuse(c *relayCall) {
 	for i := range c.messages {
 		if r := w.byID(c.messages[i].ID); r != nil {
 			r.refused++
@@ -131,11 +132,11 @@ func (w *relayWorld) refuse(c *relayCall) {
 }
 
 // fail ends a call without a response. The request may still be carried out.
-func (w *relayWorld) fail(c *relayCall) {
+func (w *relaySimulation) fail(c *relayCall) {
 	if c.p.dead || c.given || c.to.waits != c {
 		return
 	}
-	if c.p.frozen > w.now {
+	if c.p.frozen > w.Now {
 		w.on(c.p.frozen, func() { w.fail(c) })
 		return
 	}

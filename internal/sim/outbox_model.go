@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 	"github.com/semel-dev/semel/outbox"
 )
 
@@ -67,37 +68,37 @@ type relayScenario struct {
 	quiet                      time.Duration // no faults and no transactions from then on
 }
 
-func (sc *relayScenario) draw(w *relayWorld, faultless bool) {
+func (sc *relayScenario) draw(w *relaySimulation) {
 	*sc = relayScenario{
-		relays: 1 + w.n(3), batch: 1 + w.n(4), maxAttempts: 2 + w.n(3), names: w.chance(400), partial: w.chance(400),
+		relays: 1 + w.IntN(3), batch: 1 + w.IntN(4), maxAttempts: 2 + w.IntN(3), names: w.Chance(400), partial: w.Chance(400),
 		quiet: 12 * time.Second, faults: map[int]relayFault{},
 	}
-	if faultless {
+	if w.Faultless {
 		return
 	}
-	sc.flaky = [...]int{0, 20, 120}[w.n(3)]
-	for range w.n(5) {
-		sc.faults[w.n(60)] = relayFault(1 + w.n(int(relayFaults)-1))
+	sc.flaky = [...]int{0, 20, 120}[w.IntN(3)]
+	for range w.IntN(5) {
+		sc.faults[w.IntN(60)] = relayFault(1 + w.IntN(int(relayFaults)-1))
 	}
 	for i := range sc.outages {
-		if w.chance(300) {
-			from := w.between(0, 8*time.Second)
-			sc.outages[i] = [2]time.Duration{from, from + w.between(100*time.Millisecond, 4*time.Second)}
+		if w.Chance(300) {
+			from := w.Between(0, 8*time.Second)
+			sc.outages[i] = [2]time.Duration{from, from + w.Between(100*time.Millisecond, 4*time.Second)}
 		}
 	}
 }
 
 // emit plans the transactions: each draws positions and commits later, so that lower ones commit after higher ones. Those
 // of one group wait for each other, as the group's lock has it; a mutant draws before it waits.
-func (w *relayWorld) emit() {
-	groups := w.n(4)
+func (w *relaySimulation) emit() {
+	groups := w.IntN(4)
 	free := make([]time.Duration, groups+1)
-	for i := range 3 + w.n(6) {
-		r := &row{id: "m-" + strconv.Itoa(i), conduct: rowConduct([...]int{0, 0, 0, 1, 2}[w.n(5)]), times: 1 + w.n(2)}
-		if groups > 0 && w.chance(600) {
-			r.group = 1 + w.n(groups)
+	for i := range 3 + w.IntN(6) {
+		r := &row{id: "m-" + strconv.Itoa(i), conduct: rowConduct([...]int{0, 0, 0, 1, 2}[w.IntN(5)]), times: 1 + w.IntN(2)}
+		if groups > 0 && w.Chance(600) {
+			r.group = 1 + w.IntN(groups)
 		}
-		begin, long, back := w.between(0, 3*time.Second), w.between(time.Millisecond, 2*time.Second), w.chance(120)
+		begin, long, back := w.Between(0, 3*time.Second), w.Between(time.Millisecond, 2*time.Second), w.Chance(120)
 		drawn := begin
 		if r.group > 0 {
 			begin = max(begin, free[r.group])
@@ -110,7 +111,7 @@ func (w *relayWorld) emit() {
 		w.on(drawn, func() {
 			w.hands++ // positions and hand-outs may share their numbers
 			r.position = w.hands
-			w.log("%s (group %d) draws position %d", r.id, r.group, r.position)
+			w.Log(-1, "%s (group %d) draws position %d", r.id, r.group, r.position)
 		})
 		w.on(begin+long, func() { w.end(r, back) })
 	}
@@ -120,16 +121,16 @@ func (w *relayWorld) emit() {
 }
 
 // end ends the transaction of a row.
-func (w *relayWorld) end(r *row, back bool) {
+func (w *relaySimulation) end(r *row, back bool) {
 	if r.state != rowOpen {
 		return
 	}
 	if back {
-		w.log("%s is rolled back", r.id)
+		w.Log(-1, "%s is rolled back", r.id)
 		r.state = rowRolledBack
 		return
 	}
-	w.log("%s commits", r.id)
+	w.Log(-1, "%s commits", r.id)
 	r.state = rowThere
 	w.order = append(w.order, r)
 	sort.Slice(w.order, func(i, j int) bool { return w.order[i].position < w.order[j].position })
@@ -137,7 +138,7 @@ func (w *relayWorld) end(r *row, back bool) {
 
 // feed adds a message that goes through, while any is left: only then can a relay tell a message that cannot be published
 // from a way that does not work.
-func (w *relayWorld) feed() {
+func (w *relaySimulation) feed() {
 	if w.settled(false) {
 		return
 	}
@@ -149,7 +150,7 @@ func (w *relayWorld) feed() {
 }
 
 // settled reports whether every transaction ended and nothing is left; all: of the fed ones neither.
-func (w *relayWorld) settled(all bool) bool {
+func (w *relaySimulation) settled(all bool) bool {
 	for _, r := range w.rows {
 		if (all || !r.trickle) && (r.state == rowOpen || r.state == rowThere) {
 			return false
@@ -158,14 +159,14 @@ func (w *relayWorld) settled(all bool) bool {
 	return true
 }
 
-func (w *relayWorld) done() bool { return w.late == 0 && w.settled(true) }
+func (w *relaySimulation) done() bool { return w.late == 0 && w.settled(true) }
 
 // handable reports whether a row can be handed out.
-func (w *relayWorld) handable(r *row) bool {
+func (w *relaySimulation) handable(r *row) bool {
 	if r.state == rowOpen && w.mut == relayUncommitted && r.position > 0 {
-		return r.hand == 0 || r.until <= w.now
+		return r.hand == 0 || r.until <= w.Now
 	}
-	if r.state != rowThere || r.due > w.now || r.hand != 0 && r.until > w.now {
+	if r.state != rowThere || r.due > w.Now || r.hand != 0 && r.until > w.Now {
 		return false
 	}
 	if w.mut == relayCursor && r.count == 0 && r.position < w.cursor {
@@ -183,7 +184,7 @@ func (w *relayWorld) handable(r *row) bool {
 }
 
 // take hands rows out; false when there are none.
-func (w *relayWorld) take(c *relayCall) bool {
+func (w *relaySimulation) take(c *relayCall) bool {
 	from := w.order
 	if w.mut == relayUncommitted {
 		from = w.rows
@@ -196,12 +197,12 @@ func (w *relayWorld) take(c *relayCall) bool {
 			continue
 		}
 		w.hands++
-		r.hand, r.holder, r.until = w.hands, c.p.id, w.now+relayVisible
+		r.hand, r.holder, r.until = w.hands, c.p.id, w.Now+relayVisible
 		r.count++
 		w.cursor = max(w.cursor, r.position)
-		w.log("relay %d gets %s (hand-out %d)", c.p.id, r.id, r.hand)
+		w.Log(-1, "relay %d gets %s (hand-out %d)", c.p.id, r.id, r.hand)
 		d := driver.Delivery{
-			Message: driver.Message{ID: r.id, Body: []byte("x"), SentAt: epochOfRelays},
+			Message: driver.Message{ID: r.id, Body: []byte("x"), SentAt: virtual.Epoch},
 			Receipt: &rowReceipt{r: r, hand: r.hand}, Count: r.count, Visible: relayVisible,
 		}
 		if r.group > 0 {
@@ -214,8 +215,8 @@ func (w *relayWorld) take(c *relayCall) bool {
 }
 
 // offer completes the waiting receives that find a message now.
-func (w *relayWorld) offer() {
-	for i := 0; i < len(w.waiting) && w.vio == nil; {
+func (w *relaySimulation) offer() {
+	for i := 0; i < len(w.waiting) && w.Broken == nil; {
 		c := w.waiting[i]
 		if !c.p.dead && !w.take(c) {
 			i++
@@ -223,13 +224,13 @@ func (w *relayWorld) offer() {
 		}
 		w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
 		if !c.p.dead {
-			w.on(w.now+w.latency(), func() { w.respond(c) })
+			w.on(w.Now+w.latency(), func() { w.respond(c) })
 		}
 	}
 }
 
 // mark settles what a relay is done with.
-func (w *relayWorld) mark(c *relayCall) {
+func (w *relaySimulation) mark(c *relayCall) {
 	for i := range c.settle {
 		s := &c.settle[i]
 		rec := s.Receipt.(*rowReceipt)
@@ -245,7 +246,7 @@ func (w *relayWorld) mark(c *relayCall) {
 		w.checkMark(c, rec, s)
 		rec.settled = s.Action + 1
 		c.out = append(c.out, driver.Applied)
-		w.log("relay %d marks %s: %v", c.p.id, r.id, s.Action)
+		w.Log(-1, "relay %d marks %s: %v", c.p.id, r.id, s.Action)
 		r.hand = 0
 		switch action := s.Action; action {
 		case driver.Ack:
@@ -253,20 +254,20 @@ func (w *relayWorld) mark(c *relayCall) {
 		case driver.Dead:
 			r.state = rowParked
 		default:
-			r.due = w.now + s.After
+			r.due = w.Now + s.After
 			w.on(r.due, func() { /* somebody may wait for it */ })
 		}
 	}
 }
 
-func (w *relayWorld) extend(c *relayCall) {
+func (w *relaySimulation) extend(c *relayCall) {
 	for _, x := range c.receipts {
 		rec := x.(*rowReceipt)
 		if rec.r.hand != rec.hand || rec.r.state != rowThere {
 			c.out = append(c.out, driver.Lost)
 			continue
 		}
-		rec.r.until = w.now + relayVisible
+		rec.r.until = w.Now + relayVisible
 		w.on(rec.r.until, func() { /* somebody may wait for it */ })
 		c.out = append(c.out, driver.Applied)
 	}
@@ -278,7 +279,7 @@ var (
 )
 
 // publish is the sender: it accepts all, none, or a part and returns an error.
-func (w *relayWorld) publish(c *relayCall) {
+func (w *relaySimulation) publish(c *relayCall) {
 	accepted := len(c.messages)
 	for i := range c.messages {
 		if r := w.byID(c.messages[i].ID); r != nil && (r.conduct == rowPoison || r.conduct == rowRefusedFirst && r.times > 0) {
@@ -293,14 +294,14 @@ func (w *relayWorld) publish(c *relayCall) {
 		}
 	}
 	for _, o := range w.sc.outages {
-		if w.now >= o[0] && w.now < o[1] {
+		if w.Now >= o[0] && w.Now < o[1] {
 			accepted, c.err = 0, errSender
 		}
 	}
-	if c.err == nil && w.faulty() && w.chance(w.sc.flaky) {
+	if c.err == nil && w.faulty() && w.Chance(w.sc.flaky) {
 		c.err = errSender
-		if accepted = 0; w.sc.partial || w.chance(500) {
-			accepted = w.n(len(c.messages) + 1)
+		if accepted = 0; w.sc.partial || w.Chance(500) {
+			accepted = w.IntN(len(c.messages) + 1)
 		}
 	}
 	var culprit *driver.ItemError
@@ -315,7 +316,7 @@ func (w *relayWorld) publish(c *relayCall) {
 	}
 }
 
-func (w *relayWorld) byID(id string) *row {
+func (w *relaySimulation) byID(id string) *row {
 	for _, r := range w.rows {
 		if r.id == id {
 			return r

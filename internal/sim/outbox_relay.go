@@ -11,7 +11,7 @@ import (
 
 // relay is one process: the relay's own goroutine and the heartbeat of its round, as coroutines.
 type relay struct {
-	w        *relayWorld
+	w        *relaySimulation
 	id       int
 	cancel   context.CancelFunc
 	main     *coroutine
@@ -58,7 +58,7 @@ func (p *relay) resume(c *coroutine) {
 	p.cur = before
 	if c == p.main && c.ended && !p.dead { // it was asked to stop, and did
 		p.die()
-		p.w.on(p.w.now+p.w.between(10*time.Millisecond, time.Second), func() { p.w.start(p.id) })
+		p.w.on(p.w.Now+p.w.Between(10*time.Millisecond, time.Second), func() { p.w.start(p.id) })
 	}
 	if b := p.beat; b != nil && b.c == c && c.ended {
 		b.again()
@@ -95,9 +95,9 @@ func (p *relay) crash() {
 		return
 	}
 	p.w.stats.Crashes++
-	p.w.log("relay %d dies", p.id)
+	p.w.Log(-1, "relay %d dies", p.id)
 	p.die()
-	p.w.on(p.w.now+p.w.between(10*time.Millisecond, 2*relayVisible), func() { p.w.start(p.id) })
+	p.w.on(p.w.Now+p.w.Between(10*time.Millisecond, 2*relayVisible), func() { p.w.start(p.id) })
 }
 
 // drain stops it in good order.
@@ -105,7 +105,7 @@ func (p *relay) drain() {
 	if p.dead {
 		return
 	}
-	p.w.log("relay %d is asked to stop", p.id)
+	p.w.Log(-1, "relay %d is asked to stop", p.id)
 	p.draining = true
 	p.cancel()
 	for i, c := range p.w.waiting {
@@ -142,14 +142,14 @@ func (t relayTime) Beat(d time.Duration, f func() bool) (stop func()) {
 func (b *heartbeat) again() {
 	b.c = nil
 	if b.more && !b.stopped {
-		b.p.w.on(b.p.w.now+b.d, b.tick)
+		b.p.w.on(b.p.w.Now+b.d, b.tick)
 	}
 }
 
 func (b *heartbeat) tick() {
 	switch {
 	case b.stopped || b.p.dead:
-	case b.p.frozen > b.p.w.now:
+	case b.p.frozen > b.p.w.Now:
 		b.p.w.on(b.p.frozen, b.tick)
 	default:
 		b.c = b.p.coroutine(func() { b.more = b.f() })
@@ -245,10 +245,10 @@ func (p *relay) ask(c *relayCall) *relayCall {
 }
 
 // respond lets the relay go on.
-func (w *relayWorld) respond(c *relayCall) {
+func (w *relaySimulation) respond(c *relayCall) {
 	switch p := c.p; {
 	case p.dead || c.given || c.to.waits != c:
-	case p.frozen > w.now:
+	case p.frozen > w.Now:
 		w.on(p.frozen, func() { w.respond(c) })
 	default:
 		c.to.waits = nil

@@ -3,36 +3,43 @@ package sim
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
-// relayReport runs the outbox alone.
-func relayReport(o Options, run func(p *pool)) *Report {
-	o.Workers, o.Progress = runtime.NumCPU(), func(string) { /* nobody asks */ }
-	p := &pool{ctx: context.Background(), o: o}
-	run(p)
-	return &p.report
+// exploreOutboxes explores the outbox alone.
+func exploreOutboxes(what func(*virtual.Explorer, *virtual.Kind)) *Report {
+	r := &Report{}
+	_, _, outbox := r.kinds()
+	x := &virtual.Explorer{Context: context.Background(), First: 1, Workers: runtime.NumCPU(), Progress: func(string) { /* nobody asks */ }}
+	what(x, outbox)
+	r.Violations = x.Violations
+	return r
 }
 
 func TestI16NoInvariantOfTheOutboxIsViolated(t *testing.T) {
-	r := relayReport(Options{Seeds: seedsOf(t), First: 1}, (*pool).relaySeeds)
+	schedules := 0
+	r := exploreOutboxes(func(x *virtual.Explorer, k *virtual.Kind) {
+		schedules = x.Seeds(k, (seedsOf(t)+outboxShare-1)/outboxShare)
+	})
 	t.Logf("%+v", r.Outbox)
 	report(t, r)
-	if s := r.Outbox; s.Schedules == 0 || s.Copies == 0 || s.Parked == 0 || s.Crashes == 0 || s.Stalls == 0 || s.Lost == 0 || s.Late == 0 {
+	if s := r.Outbox; schedules == 0 || s.Copies == 0 || s.Parked == 0 || s.Crashes == 0 || s.Stalls == 0 || s.Lost == 0 || s.Late == 0 {
 		t.Errorf("the seeds exercise too little: %+v", s)
 	}
 }
 
 // TestEveryMutantOfTheOutboxIsFound: each known way to relay wrong (protocol sections 8 and 12) is noticed.
 func TestEveryMutantOfTheOutboxIsFound(t *testing.T) {
-	r := relayReport(Options{First: 1}, (*pool).findRelayMutants)
-	if len(r.Mutants) != int(relayMutants)-1 {
-		t.Fatalf("%d mutants were tried", len(r.Mutants))
+	var found []virtual.MistakeResult
+	exploreOutboxes(func(x *virtual.Explorer, k *virtual.Kind) { found = x.FindMistakes(k) })
+	if len(found) != int(relayMutants)-1 {
+		t.Fatalf("%d mutants were tried", len(found))
 	}
-	for _, m := range r.Mutants {
+	for _, m := range found {
 		t.Logf("%-50s %-4s after %6d seeds, %v: %s", m.Name, m.Invariant, m.Tried, m.Elapsed, m.Detail)
 		if !m.Found {
 			t.Errorf("mutant %q was not found in %d seeds", m.Name, m.Tried)
@@ -41,23 +48,8 @@ func TestEveryMutantOfTheOutboxIsFound(t *testing.T) {
 }
 
 func TestOneSeedIsOneHistoryOfTheOutbox(t *testing.T) {
-	history := func(w *relayWorld, seed uint64) [32]byte {
-		h := sha256.New()
-		w.tr = &trace{hash: h}
-		w.simulate(seed, noRelayMutant, false, -1, relayFine)
-		return [32]byte(h.Sum(nil))
-	}
-	used, seen := newRelayWorld(), map[[32]byte]bool{}
-	for seed := range uint64(100) {
-		a := history(used, seed)
-		if b := history(newRelayWorld(), seed); a != b {
-			t.Fatalf("seed %d has two histories", seed)
-		}
-		seen[a] = true
-	}
-	if len(seen) < 100 {
-		t.Errorf("100 seeds have only %d histories", len(seen))
-	}
+	_, _, outbox := new(Report).kinds()
+	oneHistory(t, outbox, 100)
 }
 
 func TestReplayOutbox(t *testing.T) {
@@ -70,12 +62,4 @@ func TestReplayOutbox(t *testing.T) {
 	}
 }
 
-func BenchmarkRelaySeed(b *testing.B) {
-	w := newRelayWorld()
-	b.ReportAllocs()
-	for i := range b.N {
-		if v := w.simulate(uint64(i), noRelayMutant, false, -1, relayFine); v != nil {
-			b.Fatal(v)
-		}
-	}
-}
+func BenchmarkRelaySeed(b *testing.B) { benchmarkSeeds(b, &relaySimulation{}) }

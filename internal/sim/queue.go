@@ -53,33 +53,33 @@ var (
 	bodyText  = [][]byte{[]byte("a"), []byte("b"), []byte("c")}
 )
 
-func (q *queue) send(w *world, s *spec) {
+func (q *queue) send(w *simulation, s *spec) {
 	q.nextID = max(q.nextID, s.id+1)
-	q.add(w, qmsg{id: s.id, key: s.key, fp: s.fp, group: s.group, keyless: s.keyless, visibleAt: w.now + s.delay})
+	q.add(w, qmsg{id: s.id, key: s.key, fp: s.fp, group: s.group, keyless: s.keyless, visibleAt: w.Now + s.delay})
 }
 
-func (q *queue) add(w *world, m qmsg) {
-	m.sentAt = w.now
+func (q *queue) add(w *simulation, m qmsg) {
+	m.sentAt = w.Now
 	q.msgs = append(q.msgs, m)
 	q.live++
-	if w.tr != nil {
-		w.tr.add(w, m.key, "m%d is sent: key k%d, payload %d, group %d, keyless %v", m.id, m.key, m.fp, m.group, m.keyless)
+	if w.Trace != nil {
+		w.log(m.key, "m%d is sent: key k%d, payload %d, group %d, keyless %v", m.id, m.key, m.fp, m.group, m.keyless)
 	}
 	q.kick(w)
 }
 
 // kick lets waiting receives look again.
-func (q *queue) kick(w *world) {
+func (q *queue) kick(w *simulation) {
 	for _, ref := range q.waiting {
 		r := w.reqs.all[ref]
-		r.due = w.now
-		w.push(w.now, evApply, -1, ref)
+		r.due = w.Now
+		w.push(w.Now, evApply, -1, ref)
 	}
 	q.waiting = q.waiting[:0]
 }
 
 // receive hands out what is visible; false = nothing is, and the request waits.
-func (q *queue) receive(w *world, k *worker, r *request) bool {
+func (q *queue) receive(w *simulation, k *worker, r *request) bool {
 	ref := w.refOf(r)
 	for i, o := range q.waiting {
 		if o == ref {
@@ -99,11 +99,11 @@ func (q *queue) receive(w *world, k *worker, r *request) bool {
 			continue
 		}
 		switch {
-		case m.visibleAt > w.now:
+		case m.visibleAt > w.Now:
 			next = min(next, m.visibleAt)
 			blocked[m.group] = true
 			continue
-		case len(r.arrivals) < r.max && !w.chance(100):
+		case len(r.arrivals) < r.max && !w.Chance(100):
 			q.handOut(w, k, r, i)
 		default:
 			blocked[m.group] = true
@@ -115,7 +115,7 @@ func (q *queue) receive(w *world, k *worker, r *request) bool {
 	if len(r.arrivals) == 0 && first >= 0 {
 		q.handOut(w, k, r, first)
 	}
-	if len(r.arrivals) > 0 || w.now >= r.until {
+	if len(r.arrivals) > 0 || w.Now >= r.until {
 		w.arrivalsMutated(r)
 		return true
 	}
@@ -125,13 +125,13 @@ func (q *queue) receive(w *world, k *worker, r *request) bool {
 	return false
 }
 
-func (q *queue) handOut(w *world, k *worker, r *request, i int) {
+func (q *queue) handOut(w *simulation, k *worker, r *request, i int) {
 	m := &q.msgs[i]
 	rc := w.rcpts.next()
 	*rc = receipt{msg: i}
 	m.rc = rc
 	m.count++
-	m.visibleAt = w.now + visible
+	m.visibleAt = w.Now + visible
 	a := machine.Arrival{Key: w.keyOf(m.key), Fingerprint: fpText[m.fp]}
 	a.Body = bodyText[m.fp]
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
@@ -147,18 +147,18 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	if m.keyless {
 		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
 	}
-	a.Age = w.now - m.sentAt
+	a.Age = w.Now - m.sentAt
 	if !m.keyless {
 		w.versionOn(&a, m)
 	}
 	r.arrivals = append(r.arrivals, a)
 	w.flying++
-	if w.tr != nil {
-		w.tr.add(w, m.key, "queue: m%d goes to worker %d, delivery %d", m.id, k.id, m.count)
+	if w.Trace != nil {
+		w.log(m.key, "queue: m%d goes to worker %d, delivery %d", m.id, k.id, m.count)
 	}
 }
 
-func (q *queue) settleAll(w *world, r *request) {
+func (q *queue) settleAll(w *simulation, r *request) {
 	for i := range r.sets {
 		u := w.doubt(r)
 		if u == 1 {
@@ -166,7 +166,7 @@ func (q *queue) settleAll(w *world, r *request) {
 			continue
 		}
 		o := q.settle(w, &r.sets[i], r)
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 		if u == 2 {
@@ -177,7 +177,7 @@ func (q *queue) settleAll(w *world, r *request) {
 }
 
 // settle ends one delivery.
-func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcome {
+func (q *queue) settle(w *simulation, s *driver.Settlement, r *request) driver.Outcome {
 	rc := s.Receipt.(*receipt)
 	m := &q.msgs[rc.msg]
 	action, deadLetter := s.Action, s.DeadLetter
@@ -191,13 +191,13 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 	}
 	stale := m.gone || m.rc != rc
 	if stale && !w.sc.staleOK {
-		if w.tr != nil {
-			w.tr.add(w, m.key, "queue: %v of m%d by worker %d is refused: the receipt is old%s", action, m.id, r.worker, lateMark(r))
+		if w.Trace != nil {
+			w.log(m.key, "queue: %v of m%d by worker %d is refused: the receipt is old%s", action, m.id, r.worker, lateMark(r))
 		}
 		return driver.Lost
 	}
-	if w.tr != nil {
-		w.tr.add(w, m.key, "queue: %v of m%d by worker %d, after %v, stale %v%s", action, m.id, r.worker, s.After, stale, lateMark(r))
+	if w.Trace != nil {
+		w.log(m.key, "queue: %v of m%d by worker %d, after %v, stale %v%s", action, m.id, r.worker, s.After, stale, lateMark(r))
 	}
 	if s.Close != "" {
 		q.closeDeadLetter(w, s.Close)
@@ -214,7 +214,7 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 		m.gone = true
 		q.live--
 	default:
-		m.visibleAt = w.now + s.After
+		m.visibleAt = w.Now + s.After
 		if !stale {
 			m.rc = nil
 		}
@@ -223,7 +223,7 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 	return driver.Applied
 }
 
-func (q *queue) prolong(w *world, r *request) {
+func (q *queue) prolong(w *simulation, r *request) {
 	for _, receipt := range r.receipts {
 		rc := receiptOf(receipt)
 		m := &q.msgs[rc.msg]
@@ -232,7 +232,7 @@ func (q *queue) prolong(w *world, r *request) {
 			continue
 		}
 		if w.doubt(r) == 0 {
-			m.visibleAt = w.now + visible
+			m.visibleAt = w.Now + visible
 			r.outcomes = append(r.outcomes, driver.Applied)
 		} else {
 			r.outcomes = append(r.outcomes, driver.Unknown)
@@ -241,7 +241,7 @@ func (q *queue) prolong(w *world, r *request) {
 }
 
 // checkProlong is I25: a worker that knows that its claim is lost does not keep the message from others.
-func (w *world) checkProlong(k *worker, r *request) {
+func (w *simulation) checkProlong(k *worker, r *request) {
 	if r.kind != machine.ActionProlong {
 		return
 	}
@@ -281,7 +281,7 @@ func (q *queue) hasDeadLetterOf(m *qmsg) bool {
 
 // putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that
 // was deleted.
-func (q *queue) putDeadLetter(w *world, l *driver.DeadLetter, msg int, sent time.Duration) {
+func (q *queue) putDeadLetter(w *simulation, l *driver.DeadLetter, msg int, sent time.Duration) {
 	c := *l
 	if w.mut == mutDeadLetterID && c.Kind != driver.DeadLetterMismatch {
 		c.ID = driver.DeadLetterID(c.Kind, c.Key, 0, "")
@@ -301,16 +301,16 @@ func (q *queue) putDeadLetter(w *world, l *driver.DeadLetter, msg int, sent time
 	}
 	q.deadLetters = append(q.deadLetters, qletter{DeadLetter: c, msg: msg, key: key, alive: true, sent: sent})
 	w.stats.DeadLetters++
-	if w.tr != nil {
-		w.tr.add(w, q.msgs[msg].key, "queue: dead letter %s of kind %s, token %d: %s", c.ID[:6], c.Kind, c.Token, c.Reason)
+	if w.Trace != nil {
+		w.log(q.msgs[msg].key, "queue: dead letter %s of kind %s, token %d: %s", c.ID[:6], c.Kind, c.Token, c.Reason)
 	}
 }
 
-func (q *queue) closeDeadLetter(w *world, id string) {
+func (q *queue) closeDeadLetter(w *simulation, id string) {
 	if l := q.deadLetter(id); l != nil && l.alive {
 		l.alive = false
-		if w.tr != nil {
-			w.tr.add(w, l.key, "queue: dead letter %s is deleted", id[:6])
+		if w.Trace != nil {
+			w.log(l.key, "queue: dead letter %s is deleted", id[:6])
 		}
 	}
 }

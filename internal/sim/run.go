@@ -40,7 +40,7 @@ type run struct {
 }
 
 // startRun calls a handler: what it will do is drawn now.
-func (w *world) startRun(k *worker, a *machine.Action) {
+func (w *simulation) startRun(k *worker, a *machine.Action) {
 	r := w.runs.next()
 	rc := a.Item.Receipt.(*receipt)
 	m := &w.q.msgs[rc.msg]
@@ -51,16 +51,16 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 		r.raw = rawIndex(a.Job.Hold.Key.Raw)
 	}
 	a.Item.Shell = r
-	if w.tr != nil {
-		w.tr.add(w, m.key, "worker %d calls the %s of k%d (m%d): token %d, attempt %d, unknown %v",
+	if w.Trace != nil {
+		w.log(m.key, "worker %d calls the %s of k%d (m%d): token %d, attempt %d, unknown %v",
 			k.id, map[bool]string{false: "handler", true: "probe"}[a.Job.Probe], m.key, m.id, r.hold.Token, a.Job.Attempt, a.Job.Unknown)
 	}
 	if a.Job.Probe {
 		if w.boundary(k, r) {
 			return
 		}
-		w.push(w.now+w.between(time.Millisecond, 20*time.Millisecond), evReturn, k.id, r.ref)
-		r.at = w.now
+		w.push(w.Now+w.Between(time.Millisecond, 20*time.Millisecond), evReturn, k.id, r.ref)
+		r.at = w.Now
 		return
 	}
 	w.stats.Runs++
@@ -76,24 +76,24 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 	if w.boundary(k, r) {
 		return
 	}
-	d := w.between(0, 30*time.Millisecond)
-	tail := w.between(0, 10*time.Millisecond)
+	d := w.Between(0, 30*time.Millisecond)
+	tail := w.Between(0, 10*time.Millisecond)
 	switch {
 	case r.key >= 0 && w.sc.conduct[r.key] == conductLong:
-		d += w.between(0, 3*lease)
-	case w.chance(w.sc.slow):
-		if d += w.between(0, 2*lease); w.chance(500) {
+		d += w.Between(0, 3*lease)
+	case w.Chance(w.sc.slow):
+		if d += w.Between(0, 2*lease); w.Chance(500) {
 			d, tail = tail, d
 		}
 	}
-	r.ignores = w.chance(200)
-	r.at = w.now + d + tail
-	w.push(w.now+d, evEffect, k.id, r.ref)
+	r.ignores = w.Chance(200)
+	r.at = w.Now + d + tail
+	w.push(w.Now+d, evEffect, k.id, r.ref)
 	w.push(r.at, evReturn, k.id, r.ref)
 }
 
 // countAlone keeps which runs had their process to themselves (I21).
-func (w *world) countAlone(k *worker, r *run) {
+func (w *simulation) countAlone(k *worker, r *run) {
 	r.alone = true
 	for i := range w.runs.n {
 		if o := w.runs.all[i]; o != r && o.worker == k.id && !o.over && !o.job.Probe {
@@ -112,7 +112,7 @@ func (w *world) countAlone(k *worker, r *run) {
 }
 
 // planRun draws how a run ends.
-func (w *world) planRun(r *run) {
+func (w *simulation) planRun(r *run) {
 	r.result = machine.Result{Class: machine.OK}
 	r.applies = true
 	if r.key < 0 {
@@ -123,14 +123,14 @@ func (w *world) planRun(r *run) {
 	early := ks.runs <= w.sc.times[r.key]
 	fail := func(c machine.Class) {
 		r.result = machine.Result{Class: c, Err: errHandler}
-		r.applies = w.chance(500)
+		r.applies = w.Chance(500)
 		if w.sc.effect == inTx {
 			r.result.NotApplied = true
 		} else if !r.applies {
-			r.result.NotApplied = w.chance(500)
+			r.result.NotApplied = w.Chance(500)
 		}
-		if w.chance(300) {
-			r.result.HasAfter, r.result.After = true, w.between(0, time.Second)
+		if w.Chance(300) {
+			r.result.HasAfter, r.result.After = true, w.Between(0, time.Second)
 		}
 	}
 	switch w.sc.conduct[r.key] {
@@ -144,14 +144,14 @@ func (w *world) planRun(r *run) {
 		fail(machine.Permanent)
 	case conductKillsFirst:
 		if early {
-			r.kills = 1 + w.n(2)
+			r.kills = 1 + w.IntN(2)
 		}
 	case conductKills:
-		r.kills = 1 + w.n(2)
+		r.kills = 1 + w.IntN(2)
 	case conductDefersFirst:
 		if early {
 			r.applies = false
-			r.result = machine.Result{Class: machine.Deferred, NotApplied: true, HasAfter: true, After: w.between(0, time.Second), Err: errHandler}
+			r.result = machine.Result{Class: machine.Deferred, NotApplied: true, HasAfter: true, After: w.Between(0, time.Second), Err: errHandler}
 		}
 	case conductOutageFirst:
 		if ks.runs <= 3*w.sc.times[r.key] {
@@ -177,7 +177,7 @@ var results = func() (b [1024][]byte) {
 func resultOf(ref int) []byte { return results[ref%len(results)] }
 
 // runEffect is the moment when a handler changes the world, if it gets that far.
-func (w *world) runEffect(r *run) {
+func (w *simulation) runEffect(r *run) {
 	if r.over || r.did {
 		return
 	}
@@ -192,7 +192,7 @@ func (w *world) runEffect(r *run) {
 	}
 	if r.applies {
 		w.effect(r)
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 	}
@@ -201,15 +201,15 @@ func (w *world) runEffect(r *run) {
 	}
 }
 
-func (w *world) kill(k *worker, r *run) {
-	if w.tr != nil {
-		w.tr.add(w, r.key, "the handler of k%d kills its process", r.key)
+func (w *simulation) kill(k *worker, r *run) {
+	if w.Trace != nil {
+		w.log(r.key, "the handler of k%d kills its process", r.key)
 	}
 	k.crash()
 }
 
 // effect applies the effect of a run to the world as the scenario has it.
-func (w *world) effect(r *run) {
+func (w *simulation) effect(r *run) {
 	r.did = true
 	w.stats.Effects++
 	if r.key < 0 {
@@ -253,9 +253,9 @@ func (w *world) effect(r *run) {
 	}
 }
 
-func (w *world) refuse(r *run, why string) {
-	if w.tr != nil {
-		w.tr.add(w, r.key, "the effect of k%d with token %d is refused %s", r.key, r.hold.Token, why)
+func (w *simulation) refuse(r *run, why string) {
+	if w.Trace != nil {
+		w.log(r.key, "the effect of k%d with token %d is refused %s", r.key, r.hold.Token, why)
 	}
 	r.did = false
 	r.result = machine.Result{Class: machine.Failed, NotApplied: true, Err: errRefusedBy}
@@ -263,19 +263,19 @@ func (w *world) refuse(r *run, why string) {
 }
 
 // cancelRun ends the context of a run. It may obey, or not.
-func (w *world) cancelRun(r *run, c machine.Cause) {
+func (w *simulation) cancelRun(r *run, c machine.Cause) {
 	if r.over || r.item == nil {
 		return
 	}
-	if w.tr != nil {
-		w.tr.add(w, r.key, "the run of k%d with token %d is cancelled (cause %d)", r.key, r.hold.Token, c)
+	if w.Trace != nil {
+		w.log(r.key, "the run of k%d with token %d is cancelled (cause %d)", r.key, r.hold.Token, c)
 	}
 	r.cancelled = true
 	r.lost = c == machine.CauseFenced && !r.job.InTx
 	if r.ignores || r.job.Probe {
 		return
 	}
-	at := w.now + w.between(0, 5*time.Millisecond)
+	at := w.Now + w.Between(0, 5*time.Millisecond)
 	if at >= r.at {
 		return
 	}
@@ -285,7 +285,7 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 		w.push(at, evReturn, r.worker, r.ref)
 		return
 	}
-	if !r.did || w.chance(500) {
+	if !r.did || w.Chance(500) {
 		r.result = machine.Result{Class: machine.Failed, Err: errHandler, NotApplied: w.sc.effect == inTx}
 	}
 	r.applies = r.applies && r.did
@@ -293,7 +293,7 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 }
 
 // runReturn passes the end of a run to the machine.
-func (w *world) runReturn(r *run, at time.Duration) {
+func (w *simulation) runReturn(r *run, at time.Duration) {
 	k := &w.workers[r.worker]
 	if r.over || (!r.job.Probe && at < r.at) {
 		return
@@ -317,15 +317,15 @@ func (w *world) runReturn(r *run, at time.Duration) {
 	if w.sc.effect == inTx && r.did && !r.job.InTx {
 		r.result.Effects = r
 	}
-	if w.tr != nil {
-		w.tr.add(w, r.key, "the run of k%d with token %d returns class %d, effect %v, certainly not applied %v", r.key, r.hold.Token, r.result.Class, r.did, r.result.NotApplied)
+	if w.Trace != nil {
+		w.log(r.key, "the run of k%d with token %d returns class %d, effect %v, certainly not applied %v", r.key, r.hold.Token, r.result.Class, r.did, r.result.NotApplied)
 	}
 	k.returned(r)
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
 }
 
 // probe asks the world. A probe that can tell also keeps older tokens out from then on.
-func (w *world) probe(k *worker, r *run) {
+func (w *simulation) probe(k *worker, r *run) {
 	if r.kills > 0 {
 		w.kill(k, r)
 		return
@@ -334,8 +334,8 @@ func (w *world) probe(k *worker, r *run) {
 	res := machine.Result{Probe: machine.ProbeUnknown}
 	switch {
 	case !w.sc.probeTells:
-		if w.chance(300) {
-			if w.chance(300) {
+		if w.Chance(300) {
+			if w.Chance(300) {
 				res.Class, res.Err = machine.Unavailable, errHandler // it could not ask
 			}
 			break
@@ -352,8 +352,8 @@ func (w *world) probe(k *worker, r *run) {
 			}
 		}
 	}
-	if w.tr != nil {
-		w.tr.add(w, r.key, "the probe of k%d returns %d", r.key, res.Probe)
+	if w.Trace != nil {
+		w.log(r.key, "the probe of k%d returns %d", r.key, res.Probe)
 	}
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: res})
 }

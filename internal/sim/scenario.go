@@ -100,138 +100,138 @@ type scenario struct {
 	people  int // operators' tasks
 }
 
-// draw fills in a scenario. faultless leaves all faults out, as the base of crash points.
-func (sc *scenario) draw(w *world, faultless bool) {
+// draw fills in a scenario.
+func (sc *scenario) draw(w *simulation) {
 	specs := sc.specs[:0]
 	*sc = scenario{}
-	sc.mode = machine.Mode(w.pick(50, 20, 30))
+	sc.mode = machine.Mode(w.Pick(50, 20, 30))
 	switch sc.mode {
 	case machine.Separate:
-		sc.effect = effectKind(w.pick(50, 15, 15, 20))
+		sc.effect = effectKind(w.Pick(50, 15, 15, 20))
 	case machine.Joined:
-		sc.effect = effectKind(w.pick(25, 10, 10, 55))
+		sc.effect = effectKind(w.Pick(25, 10, 10, 55))
 	default:
 		sc.effect = inTx
 	}
-	sc.workers = 1 + w.pick(20, 55, 25)
+	sc.workers = 1 + w.Pick(20, 55, 25)
 	sc.drawConfig(w)
-	sc.staleOK, sc.txWaits, sc.dedupDead = w.chance(500), w.chance(500), w.chance(500)
-	sc.wave2 = w.chance(60)
-	sc.unkeyed = w.chance(500)
-	if sc.counts = w.seed%5 != 2; !sc.counts { // no draw of its own
+	sc.staleOK, sc.txWaits, sc.dedupDead = w.Chance(500), w.Chance(500), w.Chance(500)
+	sc.wave2 = w.Chance(60)
+	sc.unkeyed = w.Chance(500)
+	if sc.counts = w.Seed%5 != 2; !sc.counts { // no draw of its own
 		sc.unkeyed = false // neither a record nor a count shows when such a message has failed for good
 	}
 	sc.cfg.Counts = sc.counts
 	sc.drawWork(w, specs)
-	sc.people = w.pick(40, 20, 20, 20)
-	if w.seed%4 == 3 || w.mut == mutDeferralForgotten { // no draw of its own: other seeds keep their histories
+	sc.people = w.Pick(40, 20, 20, 20)
+	if w.Seed%4 == 3 || w.mut == mutDeferralForgotten { // no draw of its own: other seeds keep their histories
 		sc.cfg.MaxAge = lease / 2
 	}
-	if w.mut.versioned() || w.mut == noMutant && w.chance(200) {
+	if w.mut.versioned() || w.mut == noMutant && w.Chance(200) {
 		sc.drawVersions(w)
 	}
-	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
+	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.Seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
 		sc.wave2 = true
 	}
-	if faultless {
+	if w.Faultless {
 		return
 	}
-	sc.slow = [...]int{0, 50, 300}[w.pick(50, 30, 20)]
-	sc.flaky = [...]int{0, 30, 150}[w.pick(60, 25, 15)]
-	sc.nfaults = w.pick(10, 40, 30, 20)
+	sc.slow = [...]int{0, 50, 300}[w.Pick(50, 30, 20)]
+	sc.flaky = [...]int{0, 30, 150}[w.Pick(60, 25, 15)]
+	sc.nfaults = w.Pick(10, 40, 30, 20)
 	for i := range sc.nfaults {
 		sc.faults[i].draw(w)
 	}
 }
 
-func (sc *scenario) drawConfig(w *world) {
-	batch := 1 + w.n(4)
-	conc := 1 + w.n(3)
+func (sc *scenario) drawConfig(w *simulation) {
+	batch := 1 + w.IntN(4)
+	conc := 1 + w.IntN(3)
 	sc.cfg = machine.Config{
-		Concurrency: conc, Batch: batch, Lanes: 1 + w.n(2), InFlight: conc + w.n(batch+1),
+		Concurrency: conc, Batch: batch, Lanes: 1 + w.IntN(2), InFlight: conc + w.IntN(batch+1),
 		Lease: lease, Visibility: visible, Guard: guard, MaxRuntime: 4 * lease,
 		Grace: lease / 2, HardStop: lease / 3,
-		MaxAttempts: 1 + w.n(4), BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
-		Keep: keep, ResultMax: 1024, Extends: w.chance(900), Orders: true, Mode: sc.mode, JoinedAck: w.chance(500),
+		MaxAttempts: 1 + w.IntN(4), BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
+		Keep: keep, ResultMax: 1024, Extends: w.Chance(900), Orders: true, Mode: sc.mode, JoinedAck: w.Chance(500),
 	}
 	sc.cfg.Redrives = sc.cfg.JoinedAck // either way, and no draw of its own
-	if w.chance(200) {
-		sc.cfg.Timeout = lease / time.Duration(1+w.n(6))
+	if w.Chance(200) {
+		sc.cfg.Timeout = lease / time.Duration(1+w.IntN(6))
 	}
 	if sc.mode == machine.Open {
-		if sc.cfg.Batched = w.chance(600); sc.cfg.Batched {
-			sc.cfg.Batch, sc.queued = 1+w.n(maxKeys), w.chance(500)
+		if sc.cfg.Batched = w.Chance(600); sc.cfg.Batched {
+			sc.cfg.Batch, sc.queued = 1+w.IntN(maxKeys), w.Chance(500)
 		}
-		sc.cfg.InFlight = sc.cfg.Batch * sc.cfg.Lanes * (1 + w.n(2))
+		sc.cfg.InFlight = sc.cfg.Batch * sc.cfg.Lanes * (1 + w.IntN(2))
 	}
-	policy := driver.Takeover(w.pick(50, 25, 25))
+	policy := driver.Takeover(w.Pick(50, 25, 25))
 	sc.deploy = policy
-	if w.chance(250) {
-		sc.deploy = driver.Takeover(w.n(3))
+	if w.Chance(250) {
+		sc.deploy = driver.Takeover(w.IntN(3))
 	}
 	for i := range sc.takeover {
 		sc.takeover[i] = policy
 		sc.probes[i] = policy == driver.Probe
 	}
-	sc.probeTells = w.chance(700)
+	sc.probeTells = w.Chance(700)
 	sc.drawLimits(w)
 }
 
 // drawLimits draws the breaker, the rates and the pools: by group, or by key.
-func (sc *scenario) drawLimits(w *world) {
-	if w.chance(500) {
-		sc.cfg.Breaker = machine.BreakerConfig{Failures: 1 + w.n(2), OpenMin: lease / 10, OpenMax: 2 * lease}
-		if w.seed%2 == 0 || w.mut == mutReasonsDiffer { // no draw of its own
+func (sc *scenario) drawLimits(w *simulation) {
+	if w.Chance(500) {
+		sc.cfg.Breaker = machine.BreakerConfig{Failures: 1 + w.IntN(2), OpenMin: lease / 10, OpenMax: 2 * lease}
+		if w.Seed%2 == 0 || w.mut == mutReasonsDiffer { // no draw of its own
 			sc.cfg.Breaker.Keys = brokenKeys
 		}
 	}
-	if w.chance(150) {
-		sc.cfg.Every, sc.cfg.Burst = w.between(time.Millisecond, lease/10), 1+w.n(3)
+	if w.Chance(150) {
+		sc.cfg.Every, sc.cfg.Burst = w.Between(time.Millisecond, lease/10), 1+w.IntN(3)
 	}
-	if sc.pools = w.pick(60, 20, 20); sc.pools == 0 {
+	if sc.pools = w.Pick(60, 20, 20); sc.pools == 0 {
 		return
 	}
-	if w.chance(600) {
-		sc.cfg.PoolConcurrency = 1 + w.n(2)
+	if w.Chance(600) {
+		sc.cfg.PoolConcurrency = 1 + w.IntN(2)
 	}
-	if w.chance(400) {
-		sc.cfg.PoolEvery, sc.cfg.PoolBurst = w.between(time.Millisecond, lease/5), 1+w.n(2)
+	if w.Chance(400) {
+		sc.cfg.PoolEvery, sc.cfg.PoolBurst = w.Between(time.Millisecond, lease/5), 1+w.IntN(2)
 	}
 }
 
 // drawWork draws keys, their conduct and the messages with their duplicates.
-func (sc *scenario) drawWork(w *world, specs []spec) {
-	sc.keys = 2 + w.n(maxKeys-1)
+func (sc *scenario) drawWork(w *simulation, specs []spec) {
+	sc.keys = 2 + w.IntN(maxKeys-1)
 	for k := range sc.keys {
 		c := conductOK
-		if w.chance(350) {
-			c = conduct(1 + w.n(int(conductLong)))
+		if w.Chance(350) {
+			c = conduct(1 + w.IntN(int(conductLong)))
 		}
 		if (c == conductRefused || c == conductRefusedFirst) && sc.effect != inTx {
 			c = conductFails
 		}
-		sc.conduct[k], sc.times[k] = c, 1+w.n(2)
+		sc.conduct[k], sc.times[k] = c, 1+w.IntN(2)
 	}
-	groups := w.pick(60, 25, 15) // the number of groups that keys share
+	groups := w.Pick(60, 25, 15) // the number of groups that keys share
 	ids := 0
 	var group [maxKeys]int
 	for k := range sc.keys {
 		if groups > 0 {
-			group[k] = 1 + w.n(groups)
+			group[k] = 1 + w.IntN(groups)
 		}
-		s := spec{id: ids, key: k, group: group[k], at: time.Duration(w.n(100)) * time.Millisecond}
-		if w.chance(50) {
-			s.delay = time.Duration(w.n(2000)) * time.Millisecond
+		s := spec{id: ids, key: k, group: group[k], at: time.Duration(w.IntN(100)) * time.Millisecond}
+		if w.Chance(50) {
+			s.delay = time.Duration(w.IntN(2000)) * time.Millisecond
 		}
 		ids++
 		specs = append(specs, s)
 	}
 	keyless, keylessID := 0, 0
-	for range w.n(4) {
-		s := specs[w.n(len(specs))]
+	for range w.IntN(4) {
+		s := specs[w.IntN(len(specs))]
 		s.delay = 0
-		s.at += time.Duration(w.n(5000)) * time.Millisecond
-		switch w.pick(40, 35, 15, 10) {
+		s.at += time.Duration(w.IntN(5000)) * time.Millisecond
+		switch w.Pick(40, 35, 15, 10) {
 		case 0: // the broker's own copy
 		case 1: // the producer sent it again
 			s.id = ids

@@ -2,12 +2,12 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/semel-dev/semel/internal/sim/saga"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // Options say what to simulate.
@@ -36,10 +36,16 @@ type Report struct {
 	// Sagas is what was simulated of package steps.
 	Sagas      Sagas
 	Elapsed    time.Duration
-	Violations []Violation
-	Mutants    []MutantResult
+	Violations []virtual.Violation
+	Mutants    []virtual.MistakeResult
 	// Outbox are the figures of the simulated outboxes.
 	Outbox OutboxStats
+}
+
+// Sagas is what the simulator of sagas did.
+type Sagas struct {
+	Seeds, CrashPoints int
+	saga.Stats
 }
 
 // OK reports that the engine held and every mutant was found.
@@ -52,24 +58,29 @@ func (r *Report) OK() bool {
 	return len(r.Violations) == 0
 }
 
-// MutantResult reports whether a planted mutant was found.
-type MutantResult struct {
-	Name      string
-	Found     bool
-	Seed      uint64
-	Invariant string
-	Tried     int // seeds until it was found
-	Elapsed   time.Duration
-	Detail    string
-}
-
-// AllCrashPoints is the number of base schedules of crash points.
-const AllCrashPoints = 600
-
+// The base schedules of crash points. AllCrashPoints is that of the engine's.
 const (
-	seedsPerMutant = 100_000
-	maxViolations  = 10
+	AllCrashPoints = 600
+	sagaBases      = 300
+	outboxBases    = 15
 )
+
+const outboxShare = 10 // the engine's schedules for each of an outbox
+
+// kinds are the simulators. They add what they counted to the report.
+func (r *Report) kinds() (engine, sagas, outbox *virtual.Kind) {
+	engine = &virtual.Kind{
+		New: func() virtual.Simulator { return newSimulation() }, Faults: faultNames[:pointKinds], Mistakes: mistakes,
+		Done: func(s virtual.Simulator) { r.Stats.add(&s.(*simulation).stats) },
+	}
+	sagas = saga.Kind(&r.Sagas.Stats)
+	outbox = &virtual.Kind{
+		Prefix: "outbox: ", New: func() virtual.Simulator { return &relaySimulation{} },
+		Faults: relayFaultNames[1:], MaxPoints: 200, Mistakes: relayMistakes,
+		Done: func(s virtual.Simulator) { r.Outbox.add(&s.(*relaySimulation).stats) },
+	}
+	return engine, sagas, outbox
+}
 
 // Run simulates as Options say. It returns early when ctx is done or the budget is spent, with what it has.
 func Run(ctx context.Context, o Options) Report {
@@ -85,166 +96,37 @@ func Run(ctx context.Context, o Options) Report {
 		defer cancel()
 	}
 	began := time.Now()
-	p := &pool{ctx: ctx, o: o}
+	var r Report
+	engine, sagas, outbox := r.kinds()
+	x := &virtual.Explorer{Context: ctx, First: o.First, Workers: o.Workers, Progress: o.Progress}
 	if o.Mutants {
-		p.findMutants()
-		p.findSagaMutants()
-		p.findRelayMutants()
+		for _, k := range []*virtual.Kind{engine, sagas, outbox} {
+			r.Mutants = append(r.Mutants, x.FindMistakes(k)...)
+		}
 	}
 	if o.CrashPoints > 0 {
-		p.crashPoints()
-		p.sagaPoints()
-		p.relayCrashPoints()
+		r.CrashPoints = x.CrashPoints(engine, o.CrashPoints)
+		r.Sagas.CrashPoints = x.CrashPoints(sagas, sagaBases*o.CrashPoints/AllCrashPoints)
+		r.Outbox.CrashPoints = x.CrashPoints(outbox, outboxBases*o.CrashPoints/AllCrashPoints)
 	}
-	p.seeds()
-	p.sagaSeeds()
-	p.relaySeeds()
-	p.report.Elapsed = time.Since(began)
-	return p.report
+	r.Seeds = x.Seeds(engine, o.Seeds)
+	r.Sagas.Seeds = x.Seeds(sagas, o.Seeds)
+	r.Outbox.Schedules = x.Seeds(outbox, (o.Seeds+outboxShare-1)/outboxShare)
+	r.Violations, r.Elapsed = x.Violations, time.Since(began)
+	return r
 }
 
-// Replay simulates one seed and prints its history, and its verdict.
-func Replay(seed uint64, out io.Writer) error {
-	w := newWorld()
-	w.tr = &trace{}
-	v := w.simulate(seed, noMutant, false, -1, 0)
-	return w.tr.tell(out, seed, v)
+// Replay simulates one seed of the engine and prints its history, and its verdict.
+func Replay(seed uint64, out io.Writer) error { return virtual.Replay(newSimulation(), seed, out) }
+
+// ReplaySaga does the same for a seed of a saga.
+func ReplaySaga(seed uint64, out io.Writer) error {
+	return virtual.Replay(&saga.Simulation{}, seed, out)
 }
 
-// explain runs a violation's seed again, with its history written down.
-func (w *world) explain(v *Violation, mut mutant, faultless bool, kind faultKind) {
-	w.tr = &trace{}
-	again := w.simulate(v.Seed, mut, faultless, v.At, kind)
-	v.Trace = w.tr.evidence(v, again, w.base(v.Key))
-	w.tr = nil
-}
-
-type pool struct {
-	ctx    context.Context
-	o      Options
-	mu     sync.Mutex
-	report Report
-}
-
-// parallel runs job(world, i) for i in [0, n) on all workers, until the context is done or job returns false.
-func (p *pool) parallel(n int, job func(w *world, i int) bool) int {
-	return share(p, n, newWorld, job, func(w *world) { p.report.Stats.add(&w.stats) })
-}
-
-// share runs job(w, i) for i in [0, n) on all workers, each with a world of its own, until the context is done or job
-// returns false. At its end each worker passes its world to handIn, one at a time. It returns the number of jobs.
-func share[W any](p *pool, n int, make func() W, job func(w W, i int) bool, handIn func(w W)) int {
-	var next, done atomic.Int64
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	for range p.o.Workers {
-		wg.Go(func() {
-			w := make()
-			for !stop.Load() && p.ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					break
-				}
-				if !job(w, i) {
-					stop.Store(true)
-				}
-				done.Add(1)
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			handIn(w)
-		})
-	}
-	wg.Wait()
-	return int(done.Load())
-}
-
-func (p *pool) violation(v *Violation) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.report.Violations = append(p.report.Violations, *v)
-	return len(p.report.Violations) < maxViolations
-}
-
-func (p *pool) seeds() {
-	const chunk = 20_000
-	for from := 0; from < p.o.Seeds && p.ctx.Err() == nil; from += chunk {
-		p.report.Seeds += p.parallel(min(chunk, p.o.Seeds-from), func(w *world, i int) bool {
-			seed := p.o.First + uint64(from+i)
-			if v := w.simulate(seed, noMutant, false, -1, 0); v != nil {
-				w.explain(v, noMutant, false, 0)
-				return p.violation(v)
-			}
-			return true
-		})
-		p.o.Progress(fmt.Sprintf("%d seeds, %d violations", p.report.Seeds, len(p.report.Violations)))
-		if len(p.report.Violations) >= maxViolations {
-			return
-		}
-	}
-}
-
-// crashPoints plants one fault of each kind at every operation of base schedules.
-func (p *pool) crashPoints() {
-	var points atomic.Int64
-	p.parallel(p.o.CrashPoints, func(w *world, i int) bool {
-		seed := p.o.First + uint64(i)
-		if v := w.simulate(seed, noMutant, true, -1, 0); v != nil {
-			w.explain(v, noMutant, true, 0)
-			return p.violation(v)
-		}
-		for at := range w.ops {
-			for kind := range pointKinds {
-				if p.ctx.Err() != nil {
-					return false
-				}
-				points.Add(1)
-				if v := w.simulate(seed, noMutant, true, at, kind); v != nil {
-					w.explain(v, noMutant, true, kind)
-					if !p.violation(v) {
-						return false
-					}
-				}
-			}
-		}
-		return true
-	})
-	p.report.CrashPoints = int(points.Load())
-	p.o.Progress(fmt.Sprintf("%d crash points, %d violations", p.report.CrashPoints, len(p.report.Violations)))
-}
-
-// findMutants looks for each mutant until an invariant is violated.
-func (p *pool) findMutants() {
-	for mut := noMutant + 1; mut < mutants; mut++ {
-		p.findMutant(mistakes[mut].name, func(found func(seed uint64, invariant, detail string)) int {
-			return p.parallel(seedsPerMutant, func(w *world, i int) bool {
-				v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
-				if v == nil || !mut.breaks(v.Invariant) {
-					return true
-				}
-				found(v.Seed, v.Invariant, v.Detail)
-				return false
-			})
-		})
-	}
-}
-
-// findMutant reports the result for one planted mistake. search tries seeds, calls found for those that find it (from any
-// goroutine) and returns how many it tried.
-func (p *pool) findMutant(name string, search func(found func(seed uint64, invariant, detail string)) int) {
-	began := time.Now()
-	res := MutantResult{Name: name}
-	var mu sync.Mutex
-	res.Tried = search(func(seed uint64, invariant, detail string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !res.Found || seed < res.Seed {
-			res.Found, res.Seed, res.Invariant, res.Detail = true, seed, invariant, detail
-		}
-	})
-	res.Elapsed = time.Since(began)
-	p.report.Mutants = append(p.report.Mutants, res)
-	p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
+// ReplayOutbox does the same for a seed of the outbox.
+func ReplayOutbox(seed uint64, out io.Writer) error {
+	return virtual.Replay(&relaySimulation{}, seed, out)
 }
 
 func (s *Stats) add(o *Stats) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 const (
@@ -41,11 +42,9 @@ func (s *store) reset() {
 	s.drawn, s.ntx, s.jump, s.downUntil = 0, 0, 0, 0
 }
 
-var epoch = time.Unix(1_700_000_000, 0)
+func (w *simulation) storeNow() time.Time { return w.Time().Add(w.st.jump) }
 
-func (w *world) storeNow() time.Time { return epoch.Add(w.now + w.st.jump) }
-
-func (w *world) storeDown() bool { return w.now < w.st.downUntil }
+func (w *simulation) storeDown() bool { return w.Now < w.st.downUntil }
 
 // Keys have the text forms k0, k1, … and, where a mutant takes the message id for the key, m0, m1, ….
 var keyText, idText = texts('k', maxKeys), texts('m', 256)
@@ -71,16 +70,16 @@ func rawIndex(raw string) int {
 }
 
 // row is where a key's record is.
-func (w *world) row(raw string) int {
+func (w *simulation) row(raw string) int {
 	i := rawIndex(raw)
-	if w.mut == mutBuckets && (w.now/(2*lease))%2 == 1 {
+	if w.mut == mutBuckets && (w.Now/(2*lease))%2 == 1 {
 		i += rows
 	}
 	return i
 }
 
 // business is the key behind a row.
-func (w *world) business(row int) int {
+func (w *simulation) business(row int) int {
 	if row %= rows; row < maxKeys {
 		return row
 	}
@@ -93,14 +92,14 @@ func (w *world) business(row int) int {
 }
 
 // apply performs a request; false = it waits for a row that a transaction holds.
-func (s *store) apply(w *world, r *request) bool {
+func (s *store) apply(w *simulation, r *request) bool {
 	if s.mustWait(w, r) {
 		if w.sc.txWaits {
 			if r.until == 0 {
-				r.until = w.now + lease/3
+				r.until = w.Now + lease/3
 			}
-			if w.now < r.until {
-				r.due = w.now + 20*time.Millisecond
+			if w.Now < r.until {
+				r.due = w.Now + 20*time.Millisecond
 				w.push(r.due, evApply, -1, w.refOf(r))
 				return false
 			}
@@ -129,7 +128,7 @@ func (s *store) apply(w *world, r *request) bool {
 	return true
 }
 
-func (s *store) mustWait(w *world, r *request) bool {
+func (s *store) mustWait(w *simulation, r *request) bool {
 	if s.ntx == 0 || r.kind == machine.ActionCommit || r.kind == machine.ActionRollback {
 		return false
 	}
@@ -151,30 +150,30 @@ func (s *store) mustWait(w *world, r *request) bool {
 	return false
 }
 
-func (s *store) heldBy(w *world, raw string) bool { return s.held[w.row(raw)] != 0 }
+func (s *store) heldBy(w *simulation, raw string) bool { return s.held[w.row(raw)] != 0 }
 
 // doubt draws the outcome of an item in a partial response: 0 = the truth, 1 = not applied and unknown, 2 = applied and
 // unknown.
-func (w *world) doubt(r *request) int {
+func (w *simulation) doubt(r *request) int {
 	if r.fate != partialResponse {
 		return 0
 	}
-	return w.n(3)
+	return w.IntN(3)
 }
 
-func (s *store) claimAll(w *world, r *request) {
+func (s *store) claimAll(w *simulation, r *request) {
 	w.claimer = r.worker
 	for i := range r.claims {
 		c := &r.claims[i]
 		g := w.claimAt(r, c, func() driver.Grant { return s.claimOne(w, r, c) })
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 		r.grants = append(r.grants, g)
 	}
 }
 
-func (s *store) claimOne(w *world, r *request, c *driver.Claim) (g driver.Grant) {
+func (s *store) claimOne(w *simulation, r *request, c *driver.Claim) (g driver.Grant) {
 	u := w.doubt(r)
 	switch {
 	case u == 1:
@@ -184,8 +183,8 @@ func (s *store) claimOne(w *world, r *request, c *driver.Claim) (g driver.Grant)
 	default:
 		g = s.claim(w, c)
 	}
-	if w.tr != nil && w.vio == nil {
-		w.tr.add(w, w.business(w.row(c.Key.Raw)), "store: claim %s by worker %d, nonce %x: %v, token %d, attempt %d, takeovers %d, unknown %v, wait %v%s",
+	if w.Trace != nil && w.Broken == nil {
+		w.log(w.business(w.row(c.Key.Raw)), "store: claim %s by worker %d, nonce %x: %v, token %d, attempt %d, takeovers %d, unknown %v, wait %v%s",
 			c.Key.Raw, r.worker, c.Nonce[0], g.Verdict, g.Hold.Token, g.Attempt, g.Takeovers, g.Unknown, g.Wait, lateMark(r))
 	}
 	if u == 2 {
@@ -201,32 +200,34 @@ func lateMark(r *request) string {
 	return ""
 }
 
-func (s *store) busyHeld(w *world, c *driver.Claim) driver.Grant {
+func (s *store) busyHeld(w *simulation, c *driver.Claim) driver.Grant {
 	h := s.recs[w.row(c.Key.Raw)].Hold()
 	h.Key = c.Key
 	return driver.Grant{Verdict: driver.Busy, Hold: h, Takeover: c.Takeover, Wait: 100 * time.Millisecond}
 }
 
-func (s *store) claim(w *world, c *driver.Claim) driver.Grant {
+func (s *store) claim(w *simulation, c *driver.Claim) driver.Grant {
 	i := w.row(c.Key.Raw)
 	before := &s.recs[i]
 	after, g, changed := s.decide(w, i, c)
 	w.onClaim(before, &after, c, &g)
-	if changed && w.vio == nil {
+	if changed && w.Broken == nil {
 		s.write(w, i, &after, byClaim)
 	}
 	return g
 }
 
-func (s *store) leaseEnd(r *driver.Record) time.Duration { return r.LeaseUntil.Sub(epoch) - s.jump }
+func (s *store) leaseEnd(r *driver.Record) time.Duration {
+	return r.LeaseUntil.Sub(virtual.Epoch) - s.jump
+}
 
-func (s *store) write(w *world, i int, after *driver.Record, by writer) {
+func (s *store) write(w *simulation, i int, after *driver.Record, by writer) {
 	w.onWrite(i, &s.recs[i], after, by)
 	s.recs[i] = *after
 	s.version[i]++
 }
 
-func (s *store) extendAll(w *world, r *request) {
+func (s *store) extendAll(w *simulation, r *request) {
 	for i := range r.holds {
 		h := &r.holds[i]
 		u := w.doubt(r)
@@ -240,8 +241,8 @@ func (s *store) extendAll(w *world, r *request) {
 			w.onGuarded(&s.recs[row], h)
 			s.write(w, row, &after, byExtend)
 		}
-		if w.tr != nil {
-			w.tr.add(w, w.business(row), "store: extend %s token %d: %v%s", h.Key.Raw, h.Token, o, lateMark(r))
+		if w.Trace != nil {
+			w.log(w.business(row), "store: extend %s token %d: %v%s", h.Key.Raw, h.Token, o, lateMark(r))
 		}
 		if u == 2 {
 			o = driver.Unknown
@@ -250,7 +251,7 @@ func (s *store) extendAll(w *world, r *request) {
 	}
 }
 
-func (s *store) finishAll(w *world, r *request) {
+func (s *store) finishAll(w *simulation, r *request) {
 	for i := range r.works {
 		f := &r.works[i].Finish
 		u := w.doubt(r)
@@ -265,10 +266,10 @@ func (s *store) finishAll(w *world, r *request) {
 			w.onGuarded(&s.recs[row], &f.Hold)
 			s.write(w, row, &after, byFinish)
 		}
-		if w.tr != nil {
-			w.tr.add(w, w.business(row), "store: %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
+		if w.Trace != nil {
+			w.log(w.business(row), "store: %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
 		}
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 		if u == 2 {
@@ -280,15 +281,15 @@ func (s *store) finishAll(w *world, r *request) {
 }
 
 // commit is mode A2: all works in one write, each guarded; refused effects take the whole call back.
-func (s *store) commit(w *world, r *request) {
+func (s *store) commit(w *simulation, r *request) {
 	for i := range r.works {
 		wk := &r.works[i]
 		row := w.row(wk.Finish.Hold.Key.Raw)
 		_, _, changed := s.decideFinish(w, row, &wk.Finish)
 		if e, ok := wk.Effects.(*run); ok && changed && w.refuses(e) {
 			r.err = w.refusal(e.key, i)
-			if w.tr != nil {
-				w.tr.add(w, e.key, "store: the effects of k%d are refused (%v); nothing of the call is written%s", e.key, r.err, lateMark(r))
+			if w.Trace != nil {
+				w.log(e.key, "store: the effects of k%d are refused (%v); nothing of the call is written%s", e.key, r.err, lateMark(r))
 			}
 			if w.mut == mutRowSurvives {
 				s.survive(w, row, s.recs[row], wk.Finish.Hold)
@@ -301,8 +302,8 @@ func (s *store) commit(w *world, r *request) {
 		f := &wk.Finish
 		row := w.row(f.Hold.Key.Raw)
 		after, o, changed := s.decideFinish(w, row, f)
-		if w.tr != nil {
-			w.tr.add(w, w.business(row), "store: commit %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
+		if w.Trace != nil {
+			w.log(w.business(row), "store: commit %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
 		}
 		w.finishedAt(r, f, o)
 		r.outcomes = append(r.outcomes, o)
@@ -314,20 +315,20 @@ func (s *store) commit(w *world, r *request) {
 			w.happened(e.key, e.hold.Token)
 		}
 		s.write(w, row, &after, byFinish)
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 		if ack := &r.acks[i]; ack.Receipt != nil {
 			w.q.settle(w, ack, r)
 		}
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 	}
 }
 
 // refuses reports whether the database refuses a run's effects. It is called once a commit.
-func (w *world) refuses(e *run) bool {
+func (w *simulation) refuses(e *run) bool {
 	ks := &w.keys[e.key]
 	switch w.sc.conduct[e.key] {
 	case conductRefused:
@@ -350,8 +351,8 @@ const (
 	refusalKinds
 )
 
-func (w *world) refusalKind(key int) refusalKind {
-	kind := refusalKind((w.seed/7 + uint64(key)) % uint64(refusalKinds))
+func (w *simulation) refusalKind(key int) refusalKind {
+	kind := refusalKind((w.Seed/7 + uint64(key)) % uint64(refusalKinds))
 	if kind == refusesLocked && w.sc.conduct[key] != conductRefusedFirst {
 		return refusesTransient
 	}
@@ -359,7 +360,7 @@ func (w *world) refusalKind(key int) refusalKind {
 }
 
 // refusal is the error of a commit with the effects of a key that the database refuses.
-func (w *world) refusal(key, i int) error {
+func (w *simulation) refusal(key, i int) error {
 	w.stats.Refused++
 	switch kind := w.refusalKind(key); {
 	case kind == refusesLocked && w.mut == mutLockBlamed:
@@ -377,7 +378,7 @@ func (w *world) refusal(key, i int) error {
 }
 
 // sweep purges or expires what is past its retention.
-func (s *store) sweep(w *world) {
+func (s *store) sweep(w *simulation) {
 	now := w.storeNow()
 	if w.mut == mutPurgeEarly {
 		now = now.Add(keep)

@@ -21,7 +21,7 @@ type txItem struct {
 	runs    []*run // whose effects are staged
 }
 
-func (s *store) begin(w *world, r *request) {
+func (s *store) begin(w *simulation, r *request) {
 	if s.ntx == len(s.txs) {
 		s.txs = append(s.txs, &stx{})
 	}
@@ -42,11 +42,11 @@ func (s *store) begin(w *world, r *request) {
 		before := s.recs[row]
 		after, g, changed := s.decide(w, row, c)
 		w.onClaim(&before, &after, c, &g)
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
-		if w.tr != nil {
-			w.tr.add(w, w.business(row), "store: claim %s by worker %d in transaction %d: %v, token %d, attempt %d%s", c.Key.Raw, r.worker, s.ntx, g.Verdict, g.Hold.Token, g.Attempt, lateMark(r))
+		if w.Trace != nil {
+			w.log(w.business(row), "store: claim %s by worker %d in transaction %d: %v, token %d, attempt %d%s", c.Key.Raw, r.worker, s.ntx, g.Verdict, g.Hold.Token, g.Attempt, lateMark(r))
 		}
 		r.grants = append(r.grants, g)
 		switch {
@@ -72,7 +72,7 @@ func (s *store) begin(w *world, r *request) {
 }
 
 // stage adds a handler's effect to its lane's transaction; false = it is gone.
-func (s *store) stage(w *world, r *run) bool {
+func (s *store) stage(w *simulation, r *run) bool {
 	n := w.workers[r.worker].open[r.job.Lane]
 	if n < 0 || !s.txs[n].open {
 		return false
@@ -97,7 +97,7 @@ func (s *store) endTx(t *stx, gen uint32) {
 	}
 }
 
-func (s *store) rollbackTx(w *world, r *request) {
+func (s *store) rollbackTx(w *simulation, r *request) {
 	if r.tx < 0 {
 		return
 	}
@@ -120,7 +120,7 @@ func (s *store) rollbackTx(w *world, r *request) {
 var errSerialization = fmt.Errorf("could not serialize: %w", driver.ErrNotCommitted)
 
 // commitTx writes the works and commits: effects and records become visible together, or not at all.
-func (s *store) commitTx(w *world, r *request) {
+func (s *store) commitTx(w *simulation, r *request) {
 	shared := sharedEffects(r.works)
 	if r.tx < 0 || !s.txs[r.tx].open {
 		r.err = errSerialization
@@ -161,8 +161,8 @@ func (s *store) commitTx(w *world, r *request) {
 			}
 		}
 	}
-	if w.tr != nil {
-		w.tr.add(w, -1, "store: transaction %d of worker %d commits: %v%s", r.tx, r.worker, r.err, lateMark(r))
+	if w.Trace != nil {
+		w.log(-1, "store: transaction %d of worker %d commits: %v%s", r.tx, r.worker, r.err, lateMark(r))
 	}
 	if r.err != nil {
 		if w.mut == mutRollbackTag && errors.Is(r.err, errSerialization) {
@@ -178,7 +178,7 @@ func (s *store) commitTx(w *world, r *request) {
 	}
 	for i := range r.works {
 		s.commitItem(w, r, i, t.item(&r.works[i].Finish))
-		if w.vio != nil {
+		if w.Broken != nil {
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func (t *stx) item(f *driver.Finish) *txItem {
 	return nil
 }
 
-func (s *store) commitItem(w *world, r *request, i int, it *txItem) {
+func (s *store) commitItem(w *simulation, r *request, i int, it *txItem) {
 	f := &r.works[i].Finish
 	after, o, changed := driver.DecideFinish(it.rec, *f, w.storeNow())
 	if o == driver.Lost || !changed {
@@ -208,10 +208,10 @@ func (s *store) commitItem(w *world, r *request, i int, it *txItem) {
 		w.happened(it.runs[n-1].key, after.Token)
 	}
 	s.write(w, it.row, &after, byFinish)
-	if w.tr != nil {
-		w.tr.add(w, w.business(it.row), "store: %s is COMPLETED with its effects, token %d", f.Hold.Key.Raw, after.Token)
+	if w.Trace != nil {
+		w.log(w.business(it.row), "store: %s is COMPLETED with its effects, token %d", f.Hold.Key.Raw, after.Token)
 	}
-	if ack := &r.acks[i]; w.vio == nil && ack.Receipt != nil {
+	if ack := &r.acks[i]; w.Broken == nil && ack.Receipt != nil {
 		w.q.settle(w, ack, r)
 	}
 }

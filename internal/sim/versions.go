@@ -13,42 +13,44 @@ import (
 const versionsPer = 3 // of an entity
 
 // drawVersions turns a scenario's keys into versions of entities.
-func (sc *scenario) drawVersions(w *world) {
+func (sc *scenario) drawVersions(w *simulation) {
 	sc.versions, sc.wave2 = true, false
-	spread := 1 + w.n(4000)
-	byEntity := w.chance(500)
+	spread := 1 + w.IntN(4000)
+	byEntity := w.Chance(500)
 	var group [maxKeys]int
 	for i := range sc.keys {
 		group[i] = sc.specs[i].group // the keys' own messages come first, in their order
 	}
 	for i := range sc.specs {
 		s := &sc.specs[i]
-		s.at += time.Duration(spread*w.n(1000)) * time.Microsecond
+		s.at += time.Duration(spread*w.IntN(1000)) * time.Microsecond
 		if byEntity && !s.keyless {
 			s.group = group[s.key/versionsPer*versionsPer]
 		}
 	}
-	if w.chance(500) {
-		sc.cfg.Park = w.between(lease/4, 4*lease)
-		sc.ageless = w.chance(300)
+	if w.Chance(500) {
+		sc.cfg.Park = w.Between(lease/4, 4*lease)
+		sc.ageless = w.Chance(300)
 	}
 }
 
 // base is the first version of a key's entity: where its record is, and what is known of the entity.
-func (w *world) base(k int) int {
+func (w *simulation) base(k int) int {
 	if w.sc.versions && k >= 0 {
 		return k / versionsPer * versionsPer
 	}
 	return k
 }
 
-func (w *world) entity(k int) *keyState { return &w.keys[w.base(k)] }
+func (w *simulation) entity(k int) *keyState { return &w.keys[w.base(k)] }
 
-func (w *world) keyOf(k int) driver.Key { return driver.Key{Consumer: "sim", Raw: keyText[w.base(k)]} }
+func (w *simulation) keyOf(k int) driver.Key {
+	return driver.Key{Consumer: "sim", Raw: keyText[w.base(k)]}
+}
 
 var versionNumbers = [...]driver.Version{driver.IntVersion(1), driver.IntVersion(2), driver.IntVersion(3)}
 
-func (w *world) version(k int) driver.Version {
+func (w *simulation) version(k int) driver.Version {
 	if !w.sc.versions {
 		return ""
 	}
@@ -56,7 +58,7 @@ func (w *world) version(k int) driver.Version {
 }
 
 // keyAt is the key behind a row and a version.
-func (w *world) keyAt(row int, v driver.Version) int {
+func (w *simulation) keyAt(row int, v driver.Version) int {
 	k := w.business(row)
 	if w.sc.versions && v != "" {
 		for i, x := range versionNumbers {
@@ -69,7 +71,7 @@ func (w *world) keyAt(row int, v driver.Version) int {
 }
 
 // versionOn writes the version on a delivery, and removes its age if that is unknown.
-func (w *world) versionOn(a *machine.Arrival, m *qmsg) {
+func (w *simulation) versionOn(a *machine.Arrival, m *qmsg) {
 	if !w.sc.versions {
 		return
 	}
@@ -83,7 +85,7 @@ func (w *world) versionOn(a *machine.Arrival, m *qmsg) {
 }
 
 // checkWatermark: what is applied only grows, by the version that ran.
-func (w *world) checkWatermark(k int, before, after *driver.Record) {
+func (w *simulation) checkWatermark(k int, before, after *driver.Record) {
 	b, a := &before.Watermark, &after.Watermark
 	switch {
 	case a.Applied < b.Applied:
@@ -101,7 +103,7 @@ func (w *world) checkWatermark(k int, before, after *driver.Record) {
 }
 
 // checkVersionOrder: no version has its effect after a newer one.
-func (w *world) checkVersionOrder(k int) {
+func (w *simulation) checkVersionOrder(k int) {
 	if e := w.entity(k); w.sc.effect == inTx || w.sc.effect == fenced {
 		if w.version(k) < e.newest {
 			w.fail("D1", k, "version %s had its effect after version %s", w.version(k), e.newest)
@@ -111,7 +113,7 @@ func (w *world) checkVersionOrder(k int) {
 }
 
 // surpassed reports that a resource that compares versions ignores a write. It records one that it takes.
-func (w *world) surpassed(k int) bool {
+func (w *simulation) surpassed(k int) bool {
 	e := w.entity(k)
 	if w.version(k) < e.newest {
 		w.keys[k].probed = true // nothing is missing: its state was replaced
@@ -123,7 +125,7 @@ func (w *world) surpassed(k int) bool {
 
 // hasDeadLetter reports whether a message of a version is, or was, in a dead letter. Dead letters without a record are each of
 // one payload, unless an operator edited it.
-func (w *world) hasDeadLetter(k, fp int) bool {
+func (w *simulation) hasDeadLetter(k, fp int) bool {
 	for i := range w.q.deadLetters {
 		l := &w.q.deadLetters[i]
 		if l.key == k && (l.alive || l.discarded) && (l.Kind != driver.DeadLetterMismatch && l.Kind != driver.DeadLetterLate || w.q.msgs[l.msg].fp == fp || w.keys[k].edited) {
@@ -134,7 +136,7 @@ func (w *world) hasDeadLetter(k, fp int) bool {
 }
 
 // sentAgain reports that another copy of a message, of the same payload, is in the queue: the final check judges.
-func (w *world) sentAgain(m *qmsg) bool {
+func (w *simulation) sentAgain(m *qmsg) bool {
 	for i := range w.q.msgs {
 		if n := &w.q.msgs[i]; n != m && n.key == m.key && n.fp == m.fp && !n.keyless && !n.gone {
 			return true
@@ -144,7 +146,7 @@ func (w *world) sentAgain(m *qmsg) bool {
 }
 
 // checkVersion is I1 and I11 for one message that is gone, or about to be.
-func (w *world) checkVersion(m *qmsg, when string) {
+func (w *simulation) checkVersion(m *qmsg, when string) {
 	rec, ks, v := &w.st.recs[w.base(m.key)], &w.keys[m.key], w.version(m.key)
 	mark := &rec.Watermark
 	switch {
@@ -177,7 +179,7 @@ const (
 )
 
 // taskOnVersion is the part of a task that depends on versions. done: the task has ended. send: the record stays as it is.
-func (w *world) taskOnVersion(a *task, l *qletter) (done, send bool) {
+func (w *simulation) taskOnVersion(a *task, l *qletter) (done, send bool) {
 	rec := &w.st.recs[w.row(l.Key.Raw)]
 	mark := &rec.Watermark
 	stop := func(remove bool) (bool, bool) {

@@ -10,7 +10,7 @@ import (
 
 // worker is the shell around one machine: what package semel does with goroutines, with events.
 type worker struct {
-	world        *world
+	w            *simulation
 	id           int
 	m            *machine.Machine
 	inc          uint32 // incarnation: events of an earlier one are void
@@ -82,9 +82,9 @@ const (
 )
 
 func (k *worker) boot() {
-	w := k.world
+	w := k.w
 	k.inc++
-	k.bootAt = w.now - time.Second
+	k.bootAt = w.Now - time.Second
 	k.stalledUntil, k.wakeAt, k.running, k.shut = 0, 0, 0, false
 	k.open, k.halving, k.broken = [2]int{-1, -1}, [2]bool{}, broken{}
 	k.openCache()
@@ -95,14 +95,14 @@ func (k *worker) boot() {
 	}
 	cfg.Nonce = w.nonce
 	k.m = machine.New(cfg)
-	if w.tr != nil {
-		w.tr.add(w, -1, "worker %d starts: mode %v, policy %v, concurrency %d, batch %d", k.id, cfg.Mode, cfg.Takeover, cfg.Concurrency, cfg.Batch)
+	if w.Trace != nil {
+		w.log(-1, "worker %d starts: mode %v, policy %v, concurrency %d, batch %d", k.id, cfg.Mode, cfg.Takeover, cfg.Concurrency, cfg.Batch)
 	}
 	k.step(&machine.Event{Kind: machine.Wake})
 }
 
 // clock is the worker's own monotonic clock.
-func (k *worker) clock() time.Duration { return k.world.now - k.bootAt }
+func (k *worker) clock() time.Duration { return k.w.Now - k.bootAt }
 
 // global turns a reading of the worker's clock into the world's.
 func (k *worker) global(t time.Duration) time.Duration { return t + k.bootAt }
@@ -116,11 +116,11 @@ func (k *worker) wake(at time.Duration) {
 }
 
 func (k *worker) step(ev *machine.Event) {
-	w, inc := k.world, k.inc
+	w, inc := k.w, k.inc
 	k.actions = k.m.Step(k.clock(), ev, k.actions[:0])
 	for i := range k.actions {
 		k.perform(&k.actions[i])
-		if k.inc != inc || w.vio != nil {
+		if k.inc != inc || w.Broken != nil {
 			return // it died on the way
 		}
 	}
@@ -140,7 +140,7 @@ func (k *worker) step(ev *machine.Event) {
 }
 
 func (k *worker) perform(a *machine.Action) {
-	w := k.world
+	w := k.w
 	switch a.Kind {
 	case machine.ActionRun:
 		if a.Items != nil {
@@ -162,26 +162,26 @@ func (k *worker) perform(a *machine.Action) {
 
 // stop ends a worker that drained. It starts again with the next deployment.
 func (k *worker) stop(stuck int) {
-	w := k.world
-	if w.tr != nil {
-		w.tr.add(w, -1, "worker %d stops, %d handlers stuck", k.id, stuck)
+	w := k.w
+	if w.Trace != nil {
+		w.log(-1, "worker %d stops, %d handlers stuck", k.id, stuck)
 	}
 	if stuck == 0 {
 		w.checkCounts(k)
 	}
 	k.die()
 	k.deployed = true
-	w.push(w.now+w.between(10*time.Millisecond, time.Second), evBoot, k.id, 0)
+	w.push(w.Now+w.Between(10*time.Millisecond, time.Second), evBoot, k.id, 0)
 }
 
 // die takes everything that is in the worker's memory away. What it sent may still arrive.
 func (k *worker) die() {
-	w := k.world
+	w := k.w
 	k.inc++
 	k.m = nil
 	for i := range w.keys {
 		ks := &w.keys[i]
-		if ks.grantedTo == k.id && ks.granted > ks.started && w.now-ks.grantedAt <= 15*time.Millisecond {
+		if ks.grantedTo == k.id && ks.granted > ks.started && w.Now-ks.grantedAt <= 15*time.Millisecond {
 			ks.brushed = true
 		}
 	}
@@ -193,38 +193,37 @@ func (k *worker) die() {
 	k.running = 0
 	for _, t := range k.open {
 		if t >= 0 {
-			// The server notices that the connection is gone.
-			w.pushEvent(event{at: w.now + w.between(time.Millisecond, 50*time.Millisecond), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
+			w.closeTx(t, 50*time.Millisecond)
 		}
 	}
 }
 
 func (k *worker) crash() {
-	w := k.world
+	w := k.w
 	if k.m == nil {
 		return
 	}
 	w.stats.Crashes++
-	if w.tr != nil {
-		w.tr.add(w, -1, "worker %d is killed", k.id)
+	if w.Trace != nil {
+		w.log(-1, "worker %d is killed", k.id)
 	}
 	k.die()
-	w.push(w.now+w.between(time.Millisecond, lease), evBoot, k.id, 0)
+	w.push(w.Now+w.Between(time.Millisecond, lease), evBoot, k.id, 0)
 }
 
 func (k *worker) stall() {
-	w := k.world
+	w := k.w
 	w.stats.Stalls++
-	k.stalledUntil = w.now + w.between(lease, 3*lease)
+	k.stalledUntil = w.Now + w.Between(lease, 3*lease)
 	w.push(k.stalledUntil, evWake, k.id, 0)
-	if w.tr != nil {
-		w.tr.add(w, -1, "worker %d is stopped until %v", k.id, k.stalledUntil)
+	if w.Trace != nil {
+		w.log(-1, "worker %d is stopped until %v", k.id, k.stalledUntil)
 	}
 }
 
 // send puts an action on its way.
 func (k *worker) send(a *machine.Action) {
-	w := k.world
+	w := k.w
 	r := w.reqs.next()
 	r.ref = w.reqs.n - 1
 	r.kind, r.worker, r.inc, r.lane, r.max, r.sent = a.Kind, k.id, k.inc, a.Lane, a.Max, k.clock()
@@ -252,12 +251,12 @@ func (k *worker) send(a *machine.Action) {
 	r.slow = back
 	if r.kind == machine.ActionReceive {
 		// Receives are not lost: a receive that fails hands nothing out.
-		r.due = w.now + out
-		r.until = w.now + 20*time.Second
+		r.due = w.Now + out
+		r.until = w.Now + 20*time.Second
 		w.push(r.due, evApply, k.id, ref)
 		return
 	}
-	timeout := w.now + lease/3
+	timeout := w.Now + lease/3
 	switch r.fate {
 	case lostRequest:
 		r.err = errTimeout
@@ -270,7 +269,7 @@ func (k *worker) send(a *machine.Action) {
 		r.err, r.late = errTimeout, true
 		w.pending++
 		w.push(timeout, evResponse, k.id, ref)
-		r.due = timeout + w.between(0, 3*lease)
+		r.due = timeout + w.Between(0, 3*lease)
 		w.push(r.due, evApply, k.id, ref)
 		return
 	case lostResponse:
@@ -278,24 +277,29 @@ func (k *worker) send(a *machine.Action) {
 		w.pending++
 		w.push(timeout, evResponse, k.id, ref)
 	}
-	r.due = w.now + out
+	r.due = w.Now + out
 	w.push(r.due, evApply, k.id, ref)
 }
 
 // latency is how long one way takes.
-func (w *world) latency() time.Duration {
-	return time.Duration(1+w.rng.IntN(4000)) * time.Microsecond
+func (w *simulation) latency() time.Duration {
+	return time.Duration(1+w.IntN(4000)) * time.Microsecond
 }
 
 // dropTx: the end of this transaction does not reach the server. It rolls back when the connection closes.
-func (w *world) dropTx(r *request) {
-	if t := r.tx; t >= 0 {
-		w.pushEvent(event{at: w.now + w.between(time.Millisecond, lease/2), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
+func (w *simulation) dropTx(r *request) {
+	if r.tx >= 0 {
+		w.closeTx(r.tx, lease/2)
 	}
 }
 
+// closeTx has the server notice that the connection of a transaction is gone.
+func (w *simulation) closeTx(t int, within time.Duration) {
+	w.events.Add(w.Now+w.Between(time.Millisecond, within), event{kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
+}
+
 // apply lets a request reach the model.
-func (w *world) apply(r *request, at time.Duration) {
+func (w *simulation) apply(r *request, at time.Duration) {
 	if at != r.due {
 		return
 	}
@@ -326,7 +330,7 @@ func (w *world) apply(r *request, at time.Duration) {
 		}
 	}
 	r.due = -1
-	if w.vio != nil {
+	if w.Broken != nil {
 		return
 	}
 	if r.kind == machine.ActionBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
@@ -344,15 +348,15 @@ func (w *world) apply(r *request, at time.Duration) {
 		return
 	}
 	if alive {
-		w.push(w.now+r.slow, evResponse, k.id, w.refOf(r))
+		w.push(w.Now+r.slow, evResponse, k.id, w.refOf(r))
 	}
 }
 
-func (w *world) refOf(r *request) int { return r.ref }
+func (w *simulation) refOf(r *request) int { return r.ref }
 
 // respond passes the response to the machine.
 func (k *worker) respond(r *request) {
-	w := k.world
+	w := k.w
 	ev := machine.Event{Lane: r.lane, Items: r.items, Sent: r.sent, Err: r.err}
 	grants, outcomes := r.grants, r.outcomes
 	if r.late {
@@ -400,8 +404,15 @@ func (k *worker) respond(r *request) {
 			r.items[i].Receipt.(*receipt).busy = g.Verdict == driver.Busy
 		}
 	}
-	if w.tr != nil {
-		w.tr.response(w, k, r, &ev)
+	if w.Trace != nil && ev.Err != nil {
+		w.log(-1, "worker %d: %s of %d returns: %v", k.id, actionNames[r.kind], len(r.items), ev.Err)
 	}
 	k.step(&ev)
+}
+
+var actionNames = [...]string{
+	machine.ActionReceive: "receive", machine.ActionClaim: "claim", machine.ActionRun: "run", machine.ActionCancel: "cancel",
+	machine.ActionFinish: "finish", machine.ActionSettle: "settle", machine.ActionExtend: "extend", machine.ActionProlong: "prolong",
+	machine.ActionBegin: "begin", machine.ActionCommit: "commit", machine.ActionRollback: "roll back", machine.ActionTrace: "trace",
+	machine.ActionStop: "stop",
 }

@@ -1,5 +1,3 @@
-// Package virtual lets a simulator pass time by itself, under code that runs in production as it is. That code asks for
-// its time once, by [Of], and gets the machine's own unless a simulator put another one into the context.
 package virtual
 
 import (

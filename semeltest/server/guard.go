@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // guardScript waits until its input ends, which it does when the process that holds the other end dies, and cleans up.
@@ -23,39 +25,54 @@ rm -rf "$1"`
 // guard is a process that outlives this one: it ends the server and removes its directory when this process has died.
 type guard struct {
 	dir   string
-	cmd   *exec.Cmd
+	proc  *process.Process
 	stdin io.Closer
+	// forgotten is closed when the last process has ended and is forgotten.
+	forgotten chan struct{}
 }
 
 func newGuard(dir string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "semel-server-guard", dir)
-	detach(cmd, nil)
+	process.Detach(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	p, err := process.Start(cmd)
+	if err != nil {
 		return nil, err
 	}
-	return &guard{dir: dir, cmd: cmd, stdin: stdin}, nil
+	return &guard{dir: dir, proc: p, stdin: stdin}, nil
 }
 
-// note tells the guard which process to end.
-func (g *guard) note(pid int) error {
-	return os.WriteFile(filepath.Join(g.dir, "pid"), []byte(strconv.Itoa(pid)), 0o644)
+// note tells the guard which process to end. Once it has ended its number may belong to another process: the guard forgets
+// it.
+func (g *guard) note(p *process.Process) error {
+	if g.forgotten != nil {
+		<-g.forgotten // or the last process's end would remove this one's file
+	}
+	file := filepath.Join(g.dir, "pid")
+	if err := os.WriteFile(file, []byte(strconv.Itoa(p.Pid())), 0o644); err != nil {
+		return err
+	}
+	forgotten := make(chan struct{})
+	g.forgotten = forgotten
+	go func() {
+		defer close(forgotten)
+		<-p.Done()
+		_ = os.Remove(file)
+	}()
+	return nil
 }
-
-// forget removes the process from the guard: its number may soon belong to another process.
-func (g *guard) forget() { os.Remove(filepath.Join(g.dir, "pid")) }
 
 // close has the directory removed and waits for it.
 func (g *guard) close() error {
-	if g.cmd == nil {
+	if g.proc == nil {
 		return nil
 	}
 	_ = g.stdin.Close()
-	err := g.cmd.Wait()
-	g.cmd = nil
+	err := g.proc.Wait()
+	g.proc = nil
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", g.dir, err)
 	}

@@ -67,14 +67,13 @@ func (natsServer) name() string { return "nats" }
 func (natsServer) command(s *Server) *exec.Cmd {
 	cmd := exec.Command(s.bins.path("nats-server"), "-c", filepath.Join(s.dir, "nats.conf"))
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
-	detach(cmd, nil)
 	return cmd
 }
 
 // ready reports that the server has recovered its streams: it listens for clients after that.
 func (natsServer) ready(s *Server) bool { return greets(s.Addr()) == nil }
 
-func (natsServer) signal(m Mode) os.Signal {
+func (natsServer) signal(m Mode) syscall.Signal {
 	if m == Immediate {
 		return syscall.SIGKILL
 	}

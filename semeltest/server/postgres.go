@@ -10,15 +10,52 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // owner is the user that a server runs as.
 type owner struct{ uid, gid int }
+
+func runAs(cmd *exec.Cmd, as *owner) {
+	if as != nil {
+		process.As(cmd, as.uid, as.gid)
+	}
+}
+
+// unprivileged is the user for servers that refuse root: postgres, or nobody. It is nil when we are not root.
+func unprivileged() (*owner, error) {
+	switch {
+	case !process.HasSignals:
+		return nil, errors.New("throw-away servers need a Unix: give the tests a server in SEMEL_TEST_POSTGRES or " +
+			"SEMEL_TEST_REDIS")
+	case os.Geteuid() != 0:
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.Atoi(u.Uid)
+		if err != nil {
+			return nil, fmt.Errorf("read the user id of %s: %w", name, err)
+		}
+		gid, err := strconv.Atoi(u.Gid)
+		if err != nil {
+			return nil, fmt.Errorf("read the group id of %s: %w", name, err)
+		}
+		return &owner{uid: uid, gid: gid}, nil
+	}
+	return nil, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody: " +
+		"run the tests as another user")
+}
 
 // PostgreSQL starts a throw-away PostgreSQL: superuser postgres without a password, on a free loopback port only. It is
 // as durable as in production (fsync and synchronous_commit are on) unless the settings say otherwise. It takes about two
@@ -80,7 +117,7 @@ func makeData(ctx context.Context, s *Server, as *owner, program []string) error
 	}
 	cmd := exec.CommandContext(ctx, s.bins.path(program[0]), append(program[1:len(program):len(program)], "--pgdata="+s.data())...)
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
-	detach(cmd, as)
+	runAs(cmd, as)
 	if _, err := output(cmd); err != nil {
 		return fmt.Errorf("make the data directory of postgres: %w", err)
 	}
@@ -165,7 +202,7 @@ func (k *postgres) name() string { return "postgres" }
 func (k *postgres) command(s *Server) *exec.Cmd {
 	cmd := exec.Command(s.bins.path("postgres"), "-D", s.data())
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
-	detach(cmd, k.as)
+	runAs(cmd, k.as)
 	return cmd
 }
 
@@ -177,10 +214,10 @@ func (k *postgres) ready(s *Server) bool {
 		return false
 	}
 	lines := strings.Split(string(b), "\n")
-	return len(lines) >= 8 && lines[0] == strconv.Itoa(s.cmd.Process.Pid) && slices.Contains([]string{"ready", "standby"}, strings.TrimSpace(lines[7]))
+	return len(lines) >= 8 && lines[0] == strconv.Itoa(s.proc.Pid()) && slices.Contains([]string{"ready", "standby"}, strings.TrimSpace(lines[7]))
 }
 
-func (k *postgres) signal(m Mode) os.Signal {
+func (k *postgres) signal(m Mode) syscall.Signal {
 	switch m {
 	case Smart:
 		return syscall.SIGTERM

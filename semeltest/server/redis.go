@@ -70,7 +70,6 @@ func (r redis) name() string { return r.service }
 func (r redis) command(s *Server) *exec.Cmd {
 	cmd := exec.Command(s.bins.path(r.names[0]), filepath.Join(s.dir, "redis.conf"))
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
-	detach(cmd, nil)
 	return cmd
 }
 
@@ -92,7 +91,7 @@ func (redis) ready(s *Server) bool {
 	return strings.HasPrefix(string(b[:n]), "+PONG")
 }
 
-func (redis) signal(m Mode) os.Signal {
+func (redis) signal(m Mode) syscall.Signal {
 	if m == Immediate {
 		return syscall.SIGKILL
 	}

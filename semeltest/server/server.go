@@ -12,7 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // startTimeout bounds a start, crash recovery included; stopTimeout a stop, after which the server is killed.
@@ -51,8 +54,7 @@ type Server struct {
 	bins binaries
 
 	mu    sync.Mutex
-	cmd   *exec.Cmd
-	done  chan struct{} // closed when cmd has been waited for
+	proc  *process.Process // nil before the first start
 	guard *guard
 }
 
@@ -64,7 +66,7 @@ type kind interface {
 	// ready reports whether the server that was started takes clients.
 	ready(s *Server) bool
 	// signal is what stops it.
-	signal(m Mode) os.Signal
+	signal(m Mode) syscall.Signal
 	url(s *Server) string
 }
 
@@ -117,21 +119,11 @@ func (s *Server) Pid() int {
 	if !s.running() {
 		return 0
 	}
-	return s.cmd.Process.Pid
+	return s.proc.Pid()
 }
 
 // running needs the lock.
-func (s *Server) running() bool {
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.done:
-		return false
-	default:
-		return true
-	}
-}
+func (s *Server) running() bool { return s.proc != nil && s.proc.Running() }
 
 // Start starts the server on its old port and data, and waits until it takes clients, two minutes at most. It does
 // nothing when the server runs.
@@ -148,19 +140,13 @@ func (s *Server) Start(ctx context.Context) error {
 	defer logFile.Close()
 	cmd := s.kind.command(s)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	if err := cmd.Start(); err != nil {
+	process.Detach(cmd) // the guard ends it
+	if s.proc, err = process.Start(cmd); err != nil {
+		s.proc = nil
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	noteErr := s.guard.note(cmd.Process.Pid)
-	done := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // the exit status of a server that was killed tells nothing
-		s.guard.forget()
-		close(done)
-	}()
-	s.cmd, s.done = cmd, done
-	if noteErr != nil {
-		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), noteErr), s.kill())
+	if err := s.guard.note(s.proc); err != nil {
+		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), err), s.kill())
 	}
 	return s.await(ctx)
 }
@@ -173,8 +159,8 @@ func (s *Server) await(ctx context.Context) error {
 	defer tick.Stop()
 	for !s.kind.ready(s) {
 		select {
-		case <-s.done:
-			return fmt.Errorf("start %s: it ended with %v; its log ends:\n%s", s.kind.name(), s.cmd.ProcessState, tail(s.log()))
+		case <-s.proc.Done():
+			return fmt.Errorf("start %s: it ended with %v; its log ends:\n%s", s.kind.name(), s.proc.State(), tail(s.log()))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("start %s: %w; its log ends:\n%s", s.kind.name(), context.Cause(ctx), tail(s.log())),
 				s.kill())
@@ -196,11 +182,11 @@ func (s *Server) stop(m Mode) error {
 	if !s.running() {
 		return nil
 	}
-	if err := s.cmd.Process.Signal(s.kind.signal(m)); err != nil {
+	if err := s.proc.Signal(s.kind.signal(m)); err != nil {
 		return errors.Join(fmt.Errorf("stop %s: %w", s.kind.name(), err), s.kill())
 	}
 	select {
-	case <-s.done:
+	case <-s.proc.Done():
 		return nil
 	case <-time.After(stopTimeout):
 		return errors.Join(fmt.Errorf("stop %s: it still runs after %v, and was killed", s.kind.name(), stopTimeout), s.kill())
@@ -219,10 +205,9 @@ func (s *Server) kill() error {
 	if !s.running() {
 		return nil
 	}
-	if err := killTree(s.cmd.Process.Pid); err != nil {
+	if err := s.proc.KillTree(); err != nil {
 		return fmt.Errorf("kill %s: %w", s.kind.name(), err)
 	}
-	<-s.done
 	return nil
 }
 

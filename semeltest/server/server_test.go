@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // needs skips a test that starts a server in a short run: those need nothing but Go.
@@ -70,7 +71,7 @@ func TestPostgresKeepsWhatItCommitted(t *testing.T) {
 		query(t, s, "INSERT INTO x VALUES (1)")
 		rows++
 		pid := s.Pid()
-		children, err := childrenOf(pid)
+		children, err := process.Children(pid)
 		if err != nil || len(children) < 3 {
 			t.Fatalf("children of the server: %v, %v", children, err)
 		}
@@ -78,7 +79,7 @@ func TestPostgresKeepsWhatItCommitted(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		for _, p := range append(children, pid) {
-			if !gone(p) {
+			if !process.Gone(p) {
 				t.Errorf("%s: process %d remains", name, p)
 			}
 		}
@@ -197,22 +198,16 @@ func TestGuard(t *testing.T) {
 		select {}
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestGuard$")
-	cmd.Env = append(os.Environ(), "SEMEL_GUARD_TEST="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	cmd := process.Self("SEMEL_GUARD_TEST=" + dir)
+	cmd.Args = append(cmd.Args, "-test.run=^TestGuard$")
+	owner := process.StartTest(t, cmd)
 	await(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil })
 	addr, err := os.ReadFile(filepath.Join(dir, "ready"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask(t, string(addr), "PING\r\n", "PONG\r\n")
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
+	owner.Kill()
 	await(t, func() bool { left, _ := filepath.Glob(filepath.Join(dir, "semel-redis-*")); return len(left) == 0 })
 	if out, err := exec.Command("pgrep", "-f", dir).Output(); err == nil {
 		t.Errorf("processes remain: %s", out)

@@ -45,4 +45,9 @@
 // a person sees it.
 //
 // A passing report covers its samples only: branches that they do not take are not tested.
+//
+// # Programs and endpoints
+//
+// Handlers in other languages need real processes: semel lab attack starts and kills those, and has a [Judge] compare what
+// they did. A harness of your own can do the same.
 package verify

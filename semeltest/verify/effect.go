@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"net/http"
 	"runtime"
 	"time"
 )
@@ -12,6 +13,8 @@ type Effect struct {
 	Name string
 	// Key is what the other side deduplicates by; "" = nothing.
 	Key string
+	// Message is the sample that it belongs to; "" = the only one, or it is not known.
+	Message string
 	// Process is the number of the process that did it, from 1; Run counts the runs of its handler, from 1.
 	Process, Run int
 	// Where is the place outside of a run in which it was done ("Config.Key"); "" = in a run.
@@ -26,6 +29,16 @@ type Effect struct {
 	content string // compared between attempts with one key; "" = not known
 	nth     int    // which of this name in its process, from 0
 	inTx    bool   // inside of the program's own SQL transaction
+}
+
+// Request is an HTTP request as an effect: its name is its method and URL. One with the same key counts once. PUT and
+// DELETE are idempotent (RFC 9110, section 9.2.2): without a key they count once for each content.
+func Request(method, url, key, content string) Effect {
+	e := Effect{Name: method + " " + url, Key: key, kind: request, content: content}
+	if key == "" && (method == http.MethodPut || method == http.MethodDelete) {
+		e.Key, e.natural = "content "+content, true
+	}
+	return e
 }
 
 type effectKind uint8
@@ -144,7 +157,7 @@ const (
 )
 
 // record adds an effect that happened. Effects of a starting process belong to no message.
-func (w *world) record(e Effect) {
+func (w *execution) record(e Effect) {
 	if e.Where == starting {
 		return
 	}

@@ -55,13 +55,13 @@ func ExampleRun_noKey() {
 	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
-	//   schedule  the process dies right after it, another one takes over
+	//   schedule  the process dies right after the effect, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
 	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
-	//   also      it happens, and its response is lost
-	//             its response arrives when another process has taken over and finished
-	//             the process stands still right before it, another one takes over and finishes, then the run goes on
-	//             the process dies right after it, a duplicate with another message id takes over
+	//   also      the effect happens, and its response is lost
+	//             the effect's response arrives when another process has taken over and finished
+	//             the process stands still right before the effect, another one finishes, then the first goes on
+	//             the process dies right after the effect, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
 	//             the run fails after everything was done, and is repeated
 }
@@ -158,13 +158,13 @@ func ExampleRun_secondWithoutKey() {
 	// 1 message, 2 effects, 25 bad schedules, 25 struck: 1 finding
 	//
 	// 1. POST https://mail.example/receipts (effect 2 of 2): happened twice instead of once
-	//   schedule  the process dies right after it, another one takes over
+	//   schedule  the process dies right after the effect, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
 	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
-	//   also      it happens, and its response is lost
-	//             its response arrives when another process has taken over and finished
-	//             the process stands still right before it, another one takes over and finishes, then the run goes on
-	//             the process dies right after it, a duplicate with another message id takes over
+	//   also      the effect happens, and its response is lost
+	//             the effect's response arrives when another process has taken over and finished
+	//             the process stands still right before the effect, another one finishes, then the first goes on
+	//             the process dies right after the effect, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
 	//             the run fails after everything was done, and is repeated
 }
@@ -181,13 +181,13 @@ func ExampleRun_freshKey() {
 	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
-	//   schedule  the process dies right after it, another one takes over
+	//   schedule  the process dies right after the effect, another one takes over
 	//   why       the key is made anew: "order-1/1", then "order-1/2"
 	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
-	//   also      it happens, and its response is lost
-	//             its response arrives when another process has taken over and finished
-	//             the process stands still right before it, another one takes over and finishes, then the run goes on
-	//             the process dies right after it, a duplicate with another message id takes over
+	//   also      the effect happens, and its response is lost
+	//             the effect's response arrives when another process has taken over and finished
+	//             the process stands still right before the effect, another one finishes, then the first goes on
+	//             the process dies right after the effect, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
 	//             the run fails after everything was done, and is repeated
 }
@@ -204,7 +204,7 @@ func ExampleRun_deliveryKey() {
 	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
-	//   schedule  the process dies right after it, a duplicate with another message id takes over
+	//   schedule  the process dies right after the effect, a duplicate with another message id takes over
 	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that
 	//             sends twice does not keep)
 	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
@@ -245,8 +245,8 @@ func ExampleRun_swallowedError() {
 	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened not at all instead of once, and the message is done
-	//   schedule  it fails before it happens
-	//   why       the handler got an error, and returned nil all the same
+	//   schedule  the effect fails before it happens
+	//   why       the handler got an error, and reported success all the same
 	//   hint      return the error: the run is repeated, and what has a key is not done twice
 }
 
@@ -278,12 +278,12 @@ func ExampleRun_ignoredContext() {
 	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
-	//   schedule  the lease is lost right before it (ctx ends), another process finishes, then the run goes on
+	//   schedule  the lease is lost right before the effect (ctx ends), another process finishes, then the run goes on
 	//   why       the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had
 	//             finished
 	//   hint      pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still
 	//             between the look at ctx and the call: req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
-	//   also      the process stands still right before it, another one takes over and finishes, then the run goes on
+	//   also      the process stands still right before the effect, another one finishes, then the first goes on
 }
 
 // Effects that commit with the record: nothing can go wrong. No database is needed to see that.

@@ -5,5 +5,5 @@ import "time"
 // Straggle sets how long the plain run waits for what the handler left running.
 func Straggle(o *Options, d time.Duration) { o.straggle = d }
 
-// Kinds is the number of schedules.
-var Kinds = kinds
+// Kinds is the number of schedules that Run makes.
+var Kinds = inProcess

@@ -1,8 +1,10 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Cause is the kind of a finding.
@@ -27,6 +29,8 @@ const (
 	Overlapped Cause = "overlapped"
 	// OutsideRun: an effect was done outside of a claimed run.
 	OutsideRun Cause = "outside_run"
+	// KeyFollowsID: copies of a message are different messages to semel, because its key is not the same in each.
+	KeyFollowsID Cause = "key_follows_id"
 	// LostEffect: the record is completed, and the effect did not happen.
 	LostEffect Cause = "lost_effect"
 	// OtherState: the world came to another state than that of the plain run.
@@ -41,55 +45,112 @@ const (
 	NothingRecorded Cause = "nothing_recorded"
 )
 
-// Finding is one mistake of a handler.
-type Finding struct {
-	Cause Cause
-	// Message is the id of the sample.
-	Message string
-	// Effect names it; "" when the finding is about the whole handler. Place says which of how many it is in the plain
-	// run, from 1; 0 = it is not in it.
-	Effect    string
-	Place, Of int
-	// Times is how often it happened, Want how often it does in the plain run.
-	Times, Want int
-	// Schedule shows it, Also do too. At is the effect that the schedule aims at when it is another one.
-	Schedule Kind
-	At       string
-	Also     []Kind
-	// Why says what is wrong, Fix what to do.
-	Why, Hint string
+// Verdict is what a schedule did to the effects.
+type Verdict string
+
+// The verdicts, from bad to good.
+const (
+	// Doubled: an effect happened too often. Lost: one is missing although the message is done, or is never made.
+	Doubled Verdict = "doubled"
+	Lost    Verdict = "lost"
+	// Broken: another mistake.
+	Broken Verdict = "broken"
+	// CannotTell: the schedule did not come to where it can be judged.
+	CannotTell Verdict = "cannot_tell"
+	Held       Verdict = "held"
+	// Skipped: the schedule makes no sense for this handler; Outcome.End is the reason.
+	Skipped Verdict = "skipped"
+)
+
+var verdicts = []Verdict{Doubled, Lost, Broken, CannotTell, Held}
+
+// causes are the verdict of a finding, and how it is put in a line.
+var causes = map[Cause]struct {
+	verdict Verdict
+	text    string
+}{
+	NoKey:              {Doubled, "happened {times} instead of {want}"},
+	OutsideTransaction: {Doubled, "happened {times} instead of {want}"},
+	IgnoredContext:     {Doubled, "happened {times} instead of {want}"},
+	Overlapped:         {Doubled, "happened {times} instead of {want}"},
+	KeyFollowsID:       {Doubled, "happened {times} instead of {want}"},
+	UnstableKey:        {Doubled, "happened {times} instead of {want}, each under another key"},
+	LostEffect:         {Lost, "happened {times} instead of {want}, and the message is done"},
+	SharedKey:          {Lost, "has the key of another effect"},
+	OtherContent:       {Lost, "says something else in a later attempt, under the same key"},
+	OutsideRun:         {Broken, "was done outside of a run"},
+	OtherState:         {Broken, "the world came to another state"},
+	NotRepeatable:      {CannotTell, "does not do the same every time"},
+	Fails:              {CannotTell, "does not complete the sample"},
+	Hangs:              {CannotTell, "did not come to an end"},
+	NothingRecorded:    {CannotTell, "did nothing that was recorded"},
 }
 
-// String is the finding in lines.
-func (f *Finding) String() string {
+// Finding is one mistake of a handler.
+type Finding struct {
+	Cause Cause `json:"cause"`
+	// Message is the id of the sample.
+	Message string `json:"message,omitempty"`
+	// Effect names it; "" when the finding is about the whole handler. Place says which of how many it is in the plain
+	// run, from 1; 0 = it is not in it.
+	Effect string `json:"effect,omitempty"`
+	Place  int    `json:"place,omitempty"`
+	Of     int    `json:"of,omitempty"`
+	// Times is how often it happened, Want how often it does in the plain run.
+	Times int `json:"times"`
+	Want  int `json:"want"`
+	// Schedule shows it, Also do too. At is the effect that the schedule aims at when it is another one.
+	Schedule Kind   `json:"schedule"`
+	At       string `json:"at,omitempty"`
+	Did      string `json:"did,omitempty"` // as in Outcome
+	Also     []Kind `json:"also,omitempty"`
+	// Why says what is wrong, Hint what to do.
+	Why  string `json:"why"`
+	Hint string `json:"hint"`
+}
+
+// String is the finding in lines of up to 112 columns.
+func (f *Finding) String() string { return f.Text(112) }
+
+// Text is the finding in lines of up to width columns, where words allow it.
+func (f *Finding) Text(width int) string {
 	var b strings.Builder
-	b.WriteString(f.head())
+	what := cmp.Or(f.Effect, "handler")
+	if f.Effect != "" && f.Place > 0 {
+		what = fmt.Sprintf("%s (effect %d of %d)", what, f.Place, f.Of)
+	}
+	fmt.Fprintf(&b, "%s: %s", what,
+		strings.NewReplacer("{times}", times(f.Times), "{want}", times(f.Want)).Replace(causes[f.Cause].text))
 	when := f.Schedule.String()
 	if f.At != "" {
-		when += " (it: " + f.At + ")"
+		when += " (the effect: " + f.At + ")"
 	}
-	line := func(name, text string) { fmt.Fprintf(&b, "\n  %-10s%s", name, wrapped(text)) }
+	line := func(name, text string) {
+		fmt.Fprintf(&b, "\n  %-10s%s", name, strings.ReplaceAll(wrapped(text, width-12), "\n", "\n            "))
+	}
 	line("schedule", when)
+	if f.Did != "" {
+		line("did", f.Did)
+	}
 	line("why", f.Why)
 	line("hint", f.Hint)
-	if len(f.Also) > 0 {
-		for i, k := range f.Also {
-			line([...]string{"also", ""}[min(i, 1)], k.String())
-		}
+	for i, k := range f.Also {
+		line([...]string{"also", ""}[min(i, 1)], k.String())
 	}
 	return b.String()
 }
 
-// wrapped breaks a text into lines that fit behind their name.
-func wrapped(text string) string {
+// wrapped breaks a text into lines of up to width columns, where words allow it.
+func wrapped(text string, width int) string {
 	var b strings.Builder
 	column := 0
 	for i, word := range strings.Fields(text) {
-		switch n := len([]rune(word)); {
+		n := len([]rune(word))
+		switch {
 		case i == 0:
 			column = n
-		case column+1+n > 100:
-			b.WriteString("\n            ")
+		case column+1+n > width:
+			b.WriteByte('\n')
 			column = n
 		default:
 			b.WriteByte(' ')
@@ -98,39 +159,6 @@ func wrapped(text string) string {
 		b.WriteString(word)
 	}
 	return b.String()
-}
-
-func (f *Finding) head() string {
-	what := f.Effect
-	switch {
-	case what == "":
-		what = "handler"
-	case f.Place > 0:
-		what = fmt.Sprintf("%s (effect %d of %d)", what, f.Place, f.Of)
-	}
-	switch f.Cause {
-	case NoKey, OutsideTransaction, IgnoredContext, Overlapped:
-		return fmt.Sprintf("%s: happened %s instead of %s", what, times(f.Times), times(f.Want))
-	case UnstableKey:
-		return fmt.Sprintf("%s: happened %s instead of %s, each under another key", what, times(f.Times), times(f.Want))
-	case LostEffect:
-		return fmt.Sprintf("%s: happened %s instead of %s, and the message is done", what, times(f.Times), times(f.Want))
-	case SharedKey:
-		return what + ": has the key of another effect"
-	case OtherContent:
-		return what + ": says something else in a later attempt, under the same key"
-	case OutsideRun:
-		return what + ": was done outside of a run"
-	case OtherState:
-		return what + ": the world came to another state"
-	case NotRepeatable:
-		return what + ": does not do the same every time"
-	case Fails:
-		return what + ": does not complete the sample"
-	case Hangs:
-		return what + ": did not come to an end"
-	}
-	return what + ": did nothing that was recorded"
 }
 
 func times(n int) string {
@@ -147,32 +175,55 @@ func times(n int) string {
 
 // Outcome is the outcome of one schedule.
 type Outcome struct {
-	Message  string
-	Schedule Kind
+	Schedule Kind    `json:"schedule"`
+	Verdict  Verdict `json:"verdict"`
+	Message  string  `json:"message,omitempty"`
+	// Did is how the fault is made, where the schedule does not say it.
+	Did string `json:"did,omitempty"`
 	// Effect is the target of the fault, Place its place in the plain run from 1; "" and 0 = the message as a whole.
-	Effect string
-	Place  int
+	Effect string `json:"effect,omitempty"`
+	Place  int    `json:"place,omitempty"`
 	// Struck: the fault happened. A fault that did not is a finding, or a handler that took another way.
-	Struck bool
-	// End is what became of the message: completed, uncertain, dead, rejected or hangs.
-	End string
+	Struck bool `json:"struck"`
+	// End is what became of the message: completed, uncertain, dead, rejected or hangs; of a program's, the state of its
+	// record.
+	End string `json:"end"`
+	// Runs is how often the handler ran, Happened how many effects there were, Want how many there should be. Repeats are
+	// those that the other side knows by their key.
+	Runs     int `json:"runs"`
+	Happened int `json:"happened"`
+	Want     int `json:"want"`
+	Repeats  int `json:"repeats"`
+	// Exits are the exit or HTTP statuses of the runs of a program or an endpoint; -1 = it was killed or cut off.
+	Exits []int `json:"exits,omitempty"`
 	// Findings is how many findings this schedule showed.
-	Findings int
+	Findings int           `json:"findings"`
+	Took     time.Duration `json:"took_ns"`
 }
 
 // Report is what the verifier found.
 type Report struct {
 	// Effects are those of the plain runs, by message.
-	Effects map[string][]Effect
+	Effects map[string][]Effect `json:"-"`
 	// Schedules are all that ran, the plain runs included.
-	Schedules []Outcome
-	Findings  []Finding
+	Schedules []Outcome `json:"schedules"`
+	Findings  []Finding `json:"findings"`
 	// Notes describe what could not be tried.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 }
 
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return len(r.Findings) == 0 }
+
+// Count counts the schedules with a verdict.
+func (r *Report) Count(v Verdict) (n int) {
+	for i := range r.Schedules {
+		if r.Schedules[i].Verdict == v {
+			n++
+		}
+	}
+	return n
+}
 
 // Struck counts the schedules whose fault happened.
 func (r *Report) Struck() int {
@@ -212,18 +263,19 @@ func counted(n int, what string) string {
 }
 
 // String is the whole report.
-func (r *Report) String() string {
+func (r *Report) String() string { return r.Summary() + "\n" + r.Text(112) }
+
+// Text is the findings and notes in lines of up to width columns.
+func (r *Report) Text(width int) string {
 	var b strings.Builder
-	b.WriteString(r.Summary())
-	b.WriteByte('\n')
 	for i := range r.Findings {
-		fmt.Fprintf(&b, "\n%d. %s\n", i+1, &r.Findings[i])
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, r.Findings[i].Text(width))
 	}
 	if len(r.Notes) > 0 {
 		b.WriteByte('\n')
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		fmt.Fprintf(&b, "%s\n", wrapped("note: "+n, width))
 	}
 	return b.String()
 }

@@ -52,13 +52,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.p.alive()
 		return t.next.RoundTrip(sent)
 	}
-	e := Effect{Name: r.Method + " " + place(r.URL), Key: t.p.w.opts.HTTPKey(r, body), kind: request}
+	content := r.URL.RawQuery + "\x00"
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") { // its boundary is another every time
-		e.content = r.URL.RawQuery + "\x00" + string(body)
+		content += string(body)
 	}
-	if e.Key == "" && (r.Method == http.MethodPut || r.Method == http.MethodDelete) {
-		e.Key, e.natural = "content "+r.URL.RawQuery+" "+string(body), true
-	}
+	e := Request(r.Method, place(r.URL), t.p.w.opts.HTTPKey(r, body), content)
 	var resp *http.Response
 	err := t.p.effect(e, func() (happened bool, err error) {
 		resp, err = t.next.RoundTrip(sent) //nolint:bodyclose // the caller closes it

@@ -7,13 +7,81 @@ import (
 	"strings"
 )
 
-// This file judges the plain runs, in which nothing goes wrong.
+// This file judges the plain runs, in which nothing goes wrong, and tells the effects of several messages apart.
+
+// Plain adds a trial in which nothing went wrong: all others are compared with it. It reports whether they can be.
+func (j *Judge) Plain(t Trial) bool {
+	if j.Report.Effects == nil {
+		j.Report.Effects = map[string][]Effect{}
+	}
+	gs := t.groups()
+	j.plain, j.state, j.stateOf, j.shared = gs[0].ofOne(), t.State, "", map[string]bool{}
+	j.begin(&t)
+	if t.End == Hanging {
+		j.Report.Effects[gs[0].id] = nil
+		j.hangs(&t)
+		return false
+	}
+	j.outside(&t)
+	done := true
+	for _, g := range gs {
+		j.keys(&t, g)
+		j.Report.Effects[g.id] = g.effects
+		done = done && g.done
+	}
+	switch {
+	case !done:
+		j.add(&t, "fails", Finding{Cause: Fails, Why: t.Reason, Hint: j.hint(hintFails, "")})
+	case len(t.Effects) == 0 && t.State == nil:
+		j.nothing(&t, "no effect was seen")
+	default:
+		return !slices.ContainsFunc(gs, func(g group) bool { return g.messages == 1 && !j.same(&t, g.effects) })
+	}
+	return false
+}
+
+// group are messages whose effects are counted together.
+type group struct {
+	id       string // of the first
+	messages int
+	done     bool
+	effects  []Effect // those in a run
+}
+
+// groups are one for each message; one for all when some effects do not say whose they are.
+func (t *Trial) groups() []group {
+	inRuns := slices.DeleteFunc(slices.Clone(t.Effects), func(e Effect) bool { return e.Where != "" })
+	if len(t.Samples) == 1 || slices.ContainsFunc(inRuns, func(e Effect) bool { return e.Message == "" }) {
+		all := group{id: t.Samples[0].ID, messages: len(t.Samples), effects: inRuns}
+		all.done = !slices.ContainsFunc(t.Samples, func(s Sample) bool { return !s.Done })
+		return []group{all}
+	}
+	var gs []group
+	for _, s := range t.Samples {
+		mine := slices.DeleteFunc(slices.Clone(inRuns), func(e Effect) bool { return e.Message != s.ID })
+		gs = append(gs, group{id: s.ID, messages: 1, done: s.Done, effects: mine})
+	}
+	return gs
+}
+
+// ofOne are the effects of one message, out of those of several that are alike.
+func (g group) ofOne() (out []Effect) {
+	if g.messages == 1 {
+		return g.effects
+	}
+	for i := range g.effects {
+		name := g.effects[i].Name
+		if count(out, name).inEffect*g.messages < count(g.effects, name).inEffect {
+			out = append(out, g.effects[i])
+		}
+	}
+	return out
+}
 
 // outside finds effects that were done outside of a run.
-func (j *judge) outside(w *world) int {
-	n := 0
-	for i := range w.effects {
-		e := &w.effects[i]
+func (j *Judge) outside(t *Trial) {
+	for i := range t.Effects {
+		e := &t.Effects[i]
 		if e.Where == "" || e.Where == inProbe && e.Key != "" {
 			continue
 		}
@@ -32,75 +100,61 @@ func (j *judge) outside(w *world) int {
 			f.Why = "it was done in " + e.Where + ", before the key is claimed: every delivery does it, duplicates too"
 			f.Hint = "move it behind the claim, into the handler; what takes a message apart must change nothing"
 		}
-		n += j.add(w, "outside", f)
+		j.add(t, "outside", f)
 	}
-	return n
 }
 
-// keys finds effects of the plain run that share a key: here, and with the other messages of the report.
-func (j *judge) keys(w *world, others map[string][]Effect) {
-	for i := range j.plain {
-		e := &j.plain[i]
+// keys finds effects of a plain run that share a key: with each other, and with the other messages of the report. They
+// are never made.
+func (j *Judge) keys(t *Trial, g group) {
+	for i := range g.effects {
+		e := &g.effects[i]
 		if e.Key == "" || e.natural || e.kind == emitted {
 			continue
 		}
 		for k := range i {
-			d := &j.plain[k]
-			if d.Key != e.Key || d.Name == e.Name && (d.Process != e.Process || d.Run != e.Run) {
+			d := &g.effects[k]
+			if d.Key != e.Key || d.Name == e.Name && !d.sameRun(e) {
 				continue // another key, or another attempt at the same effect
 			}
-			j.add(w, "shared", Finding{
+			j.out().Want++
+			j.shared[e.Name] = j.shared[e.Name] || d.Name == e.Name
+			j.add(t, "shared", Finding{
 				Cause: SharedKey, Effect: e.Name, Place: i + 1,
 				Why: fmt.Sprintf("%s (effect %d) has the key %s, too: who deduplicates takes this one for a repetition, and drops it",
 					d.Name, k+1, short(e.Key)),
-				Hint: fmt.Sprintf("use one key for each step: a.EffectKey(%q); in a loop with the number of the item in the name",
-					step(e.Name)),
+				Hint: j.hint(hintShared, e.Name),
 			})
 		}
-		for id, es := range others {
+		for id, es := range j.Report.Effects {
 			if slices.ContainsFunc(es, func(o Effect) bool { return o.Key == e.Key && !o.natural }) {
-				j.add(w, "shared", Finding{
+				j.add(t, "shared", Finding{
 					Cause: SharedKey, Effect: e.Name,
 					Why:  fmt.Sprintf("message %q has the key %s, too: only the first message takes effect", id, short(e.Key)),
-					Hint: fmt.Sprintf("derive it from the message's key: a.EffectKey(%q)", step(e.Name)),
+					Hint: j.hint(hintConstant, e.Name),
 				})
 			}
 		}
 	}
 }
 
-// shares reports that effects of that name have one key in one run of the plain schedule: what they say may differ.
-func (j *judge) shares(name string) bool {
-	for i := range j.plain {
-		e := &j.plain[i]
-		if e.Name == name && e.Key != "" && slices.ContainsFunc(j.plain[:i], func(d Effect) bool {
-			return d.Name == e.Name && d.Key == e.Key && d.Process == e.Process && d.Run == e.Run
-		}) {
-			return true
-		}
-	}
-	return false
-}
+// sameRun reports whether two effects were done by one run.
+func (e *Effect) sameRun(o *Effect) bool { return e.Process == o.Process && e.Run == o.Run }
 
-// repeatable compares two plain runs; concurrent effects may come in any order.
-func (j *judge) repeatable(w *world, again []Effect, state any) bool {
-	a, b := list(j.plain), list(again)
-	switch {
-	case !slices.Equal(a, b):
-		f := Finding{
-			Cause: NotRepeatable,
-			Why:   fmt.Sprintf("two runs in fresh worlds did [%s] and [%s]", strings.Join(a, ", "), strings.Join(b, ", ")),
-			Hint:  "make what it does depend on the message alone; names and paths without random parts (those belong into bodies)",
-		}
-		if len(b) == 0 {
-			f.Hint = "make the world fresh in Options.Reset: the second run found the record of the first"
-		}
-		j.add(w, "repeatable", f)
+// repeatable compares another plain run with the first.
+func (j *Judge) repeatable(t Trial) bool {
+	j.begin(&t)
+	if t.End == Hanging {
+		j.hangs(&t)
 		return false
-	case j.opts.State != nil && !reflect.DeepEqual(j.state, state):
-		j.add(w, "repeatable", Finding{
+	}
+	if !j.same(&t, t.Effects) {
+		return false
+	}
+	if !reflect.DeepEqual(j.state, t.State) {
+		j.add(&t, "repeatable", Finding{
 			Cause: NotRepeatable,
-			Why:   fmt.Sprintf("two runs in fresh worlds came to the states %v and %v", j.state, state),
+			Why:   fmt.Sprintf("two runs in fresh worlds came to the states %v and %v", j.state, t.State),
 			Hint:  "make the world fresh in Options.Reset, and leave times and random ids out of Options.State",
 		})
 		return false
@@ -108,11 +162,31 @@ func (j *judge) repeatable(w *world, again []Effect, state any) bool {
 	return true
 }
 
-// list is the sorted names of effects.
+// same reports whether a plain run did what the first one did; concurrent effects may come in any order.
+func (j *Judge) same(t *Trial, effects []Effect) bool {
+	a, b := list(j.plain), list(effects)
+	if slices.Equal(a, b) {
+		return true
+	}
+	f := Finding{
+		Cause: NotRepeatable,
+		Why:   fmt.Sprintf("two runs in fresh worlds did [%s] and [%s]", strings.Join(a, ", "), strings.Join(b, ", ")),
+		Hint:  "make what it does depend on the message alone; names and paths without random parts (those belong into bodies)",
+	}
+	if len(b) == 0 && j.Handles == GoHandler {
+		f.Hint = "make the world fresh in Options.Reset: the second run found the record of the first"
+	}
+	j.add(t, "repeatable", f)
+	return false
+}
+
+// list is the sorted names of the effects that were done in a run.
 func list(es []Effect) []string {
-	out := make([]string, len(es))
+	out := []string{}
 	for i := range es {
-		out[i] = es[i].Name
+		if es[i].Where == "" {
+			out = append(out, es[i].Name)
+		}
 	}
 	slices.Sort(out)
 	return out

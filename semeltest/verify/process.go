@@ -20,14 +20,14 @@ import (
 // every other one ends at its next effect, its SQL transactions are rolled back, and none of its writes reaches queue
 // or store any more.
 type Process struct {
-	w      *world
+	w      *execution
 	number int
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // of its start
 
-	// Guarded by world.mu.
+	// Guarded by execution.mu.
 	dead    bool
 	phase   string // what it does outside of a run
 	around  bool   // a middleware records when a run begins and ends
@@ -43,7 +43,7 @@ type Process struct {
 	queue *shellQueue
 	store *shell
 
-	// Guarded by world.mu.
+	// Guarded by execution.mu.
 	ends    []func()
 	cleaned bool
 }

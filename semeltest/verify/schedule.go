@@ -3,7 +3,7 @@ package verify
 // Kind is a bad schedule: what goes wrong, and when.
 type Kind uint8
 
-// The schedules. Those up to DuplicateTakesOver aim at one effect, the others at the message.
+// The schedules of [Run]. Those up to DuplicateTakesOver aim at one effect, the others at the message.
 const (
 	// Plain: nothing goes wrong. It runs three times, to see whether the handler does the same every time.
 	Plain Kind = iota
@@ -40,35 +40,96 @@ const (
 	DuplicateBefore
 	// DuplicateAfter: it comes when everything is done.
 	DuplicateAfter
+	inProcess
+)
+
+// Schedules that need real processes: the handler is a program, or an HTTP endpoint, apart from its worker. [Run] leaves
+// them out, semel lab attack runs them.
+const (
+	// Neighbours: other messages at the same time.
+	Neighbours Kind = inProcess + iota
+	// Redelivery: the broker delivers the same message again when it is done.
+	Redelivery
+	// Concurrent: two copies at once, for two workers.
+	Concurrent
+	// KillBefore: the handler is killed before it begins; its worker lives on.
+	KillBefore
+	// KillMiddle: it is killed while its effect is under way and has not happened.
+	KillMiddle
+	// KillAfter: it is killed right after its effect.
+	KillAfter
+	// KillAnytime: it is killed at moments that the seed draws.
+	KillAnytime
+	// Deploy: the worker is asked to stop while the effect is under way.
+	Deploy
+	// Slow: the effect's response takes longer than the handler may run.
+	Slow
+	// ErrorAfter: the effect happens, and the response is an error.
+	ErrorAfter
+	// ErrorBefore: the response is an error, and the effect does not happen.
+	ErrorBefore
+	// Throttled: the response is 429, and the effect does not happen.
+	Throttled
+	// DuplicateRefused: the response is lost, and repeats are refused.
+	DuplicateRefused
+	// Poison: a message that cannot be handled.
+	Poison
 	kinds
 )
 
-var kindTexts = [kinds]string{
-	Plain:               "nothing goes wrong",
-	CrashAfter:          "the process dies right after it, another one takes over",
-	CrashBefore:         "the process dies right before it, another one takes over",
-	ResponseLost:        "it happens, and its response is lost",
-	NotSent:             "it fails before it happens",
-	ResponseLate:        "its response arrives when another process has taken over and finished",
-	LeaseLost:           "the lease is lost right before it (ctx ends), another process finishes, then the run goes on",
-	Paused:              "the process stands still right before it, another one takes over and finishes, then the run goes on",
-	DuplicateMeanwhile:  "a duplicate with another message id comes right before it, to another process",
-	DuplicateTakesOver:  "the process dies right after it, a duplicate with another message id takes over",
-	CrashAtStart:        "the process dies before the handler is called",
-	CrashBeforeComplete: "the process dies after the handler returned, before the record is completed",
-	RunFails:            "the run fails after everything was done, and is repeated",
-	CompletionLost:      "the response to the completion of the record is lost",
-	CrashBeforeAck:      "the process dies after the record was completed, before the ack",
-	DuplicateBefore:     "a duplicate with another message id comes first",
-	DuplicateAfter:      "a duplicate with another message id comes later",
+// schedules are their names on the command line and in JSON, and what happens.
+var schedules = [kinds]struct{ name, text string }{
+	Plain:        {"normal", "nothing goes wrong"},
+	CrashAfter:   {"worker-killed", "the process dies right after the effect, another one takes over"},
+	CrashBefore:  {"worker-killed-before", "the process dies right before the effect, another one takes over"},
+	ResponseLost: {"response-lost", "the effect happens, and its response is lost"},
+	NotSent:      {"unreachable", "the effect fails before it happens"},
+	ResponseLate: {"response-late", "the effect's response arrives when another process has taken over and finished"},
+	LeaseLost: {"lease-lost",
+		"the lease is lost right before the effect (ctx ends), another process finishes, then the run goes on"},
+	Paused: {"two-at-once",
+		"the process stands still right before the effect, another one finishes, then the first goes on"},
+	DuplicateMeanwhile: {"duplicate-meanwhile",
+		"a duplicate with another message id comes right before the effect, to another process"},
+	DuplicateTakesOver: {"duplicate-takes-over",
+		"the process dies right after the effect, a duplicate with another message id takes over"},
+	CrashAtStart:        {"crash-at-start", "the process dies before the handler is called"},
+	CrashBeforeComplete: {"crash-before-complete", "the process dies after the handler returned, before the record is completed"},
+	RunFails:            {"run-fails", "the run fails after everything was done, and is repeated"},
+	CompletionLost:      {"completion-lost", "the response to the completion of the record is lost"},
+	CrashBeforeAck:      {"crash-before-ack", "the process dies after the record was completed, before the ack"},
+	DuplicateBefore:     {"duplicate-before", "a duplicate with another message id comes first"},
+	DuplicateAfter:      {"producer-retry", "a duplicate with another message id comes later"},
+
+	Neighbours:       {"neighbours", "other messages at the same time"},
+	Redelivery:       {"redelivery", "the broker delivers it again"},
+	Concurrent:       {"concurrent", "two copies at once, two workers"},
+	KillBefore:       {"kill-before", "the handler is killed before it begins"},
+	KillMiddle:       {"kill-middle", "the handler is killed in the middle"},
+	KillAfter:        {"kill-after", "the handler is killed right after its effect"},
+	KillAnytime:      {"kill-anytime", "the handler is killed at any moment"},
+	Deploy:           {"deploy", "the worker is asked to stop"},
+	Slow:             {"slow", "the response takes longer than the handler may run"},
+	ErrorAfter:       {"error-after", "the response is an error, and yet the effect happened"},
+	ErrorBefore:      {"error-before", "the response is an error, and the effect did not happen"},
+	Throttled:        {"throttled", "the response is 429, and the effect did not happen"},
+	DuplicateRefused: {"duplicate-refused", "the service refuses repeats"},
+	Poison:           {"poison", "a message that cannot be handled"},
 }
 
+// String describes what happens.
 func (k Kind) String() string {
 	if k < kinds {
-		return kindTexts[k]
+		return schedules[k].text
 	}
 	return "unknown"
 }
+
+// Name is its name on the command line and in JSON.
+func (k Kind) Name() string { return schedules[k].name }
+
+// MarshalText returns the name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.Name()), nil }
 
 // whole reports whether the fault aims at no effect.
 func (k Kind) whole() bool { return k == Plain || k >= CrashAtStart }
@@ -108,7 +169,7 @@ func plan(effects []Effect, how traits) []fault {
 			}
 		}
 	}
-	for k := CrashAtStart; k < kinds; k++ {
+	for k := CrashAtStart; k < inProcess; k++ {
 		if how.allows(k, nil) {
 			fs = append(fs, fault{kind: k, place: -1})
 		}

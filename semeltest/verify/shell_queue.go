@@ -60,38 +60,33 @@ func (q *shellQueue) Receive(ctx context.Context, _ int) ([]driver.Delivery, err
 
 // turn waits until it is the process's turn. The context that it returns ends with the turn.
 func (q *shellQueue) turn(ctx context.Context) (turn context.Context, end context.CancelFunc, err error) {
-	w := q.p.w
-	for {
-		w.mu.Lock()
-		mine, changed := w.turn == q.p && !q.p.dead && !w.over, w.changed
-		w.mu.Unlock()
-		if mine {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
+	if !q.until(ctx, true) {
+		return nil, nil, ctx.Err()
 	}
 	turn, end = context.WithCancel(ctx)
 	go func() {
 		defer end()
-		for {
-			w.mu.Lock()
-			mine, changed := w.turn == q.p && !q.p.dead && !w.over, w.changed
-			w.mu.Unlock()
-			if !mine {
-				return
-			}
-			select {
-			case <-changed:
-			case <-turn.Done():
-				return
-			}
-		}
+		q.until(turn, false)
 	}()
 	return turn, end, nil
+}
+
+// until waits until it is, or is not, the process's turn; false when ctx ended before.
+func (q *shellQueue) until(ctx context.Context, mine bool) bool {
+	w := q.p.w
+	for {
+		w.mu.Lock()
+		now, changed := w.turn == q.p && !q.p.dead && !w.over, w.changed
+		w.mu.Unlock()
+		if now == mine {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 func (q *shellQueue) putBack(ds []driver.Delivery) {

@@ -43,7 +43,7 @@ func (s *shell) carriedSteps(w []driver.StepWrite) []driver.StepWrite {
 }
 
 // journal records what committed with a step, once for each: a repeated write is no second effect.
-func (w *world) journal(p *Process, h driver.Hold, writes []driver.StepWrite) {
+func (w *execution) journal(p *Process, h driver.Hold, writes []driver.StepWrite) {
 	w.update(func() {
 		for i := range writes {
 			b, ok := writes[i].Effects.(*semel.Statements)
@@ -58,7 +58,7 @@ func (w *world) journal(p *Process, h driver.Hold, writes []driver.StepWrite) {
 }
 
 // queued records statements that committed. The lock is held.
-func (w *world) queued(p *Process, b *semel.Statements) {
+func (w *execution) queued(p *Process, b *semel.Statements) {
 	for _, s := range b.List {
 		w.effects = append(w.effects, Effect{
 			Name: oneLine(s.SQL), Process: p.number, Run: p.runs, Queued: true, kind: queued, content: fmt.Sprint(s.Args...),

@@ -123,7 +123,7 @@ func (x *shellTx) end() {
 }
 
 // commit records what became durable together with a record, once for each attempt: a repeated write is no second effect.
-func (w *world) commit(p *Process, work *driver.Work) {
+func (w *execution) commit(p *Process, work *driver.Work) {
 	w.update(func() {
 		f := &work.Finish
 		if f.Final == driver.Release || w.committed[f.Hold] {

@@ -12,22 +12,22 @@ import (
 // DB opens a database through a registered driver of database/sql, as sql.Open does, and records what is written
 // through it: see [Process.Connect].
 func (p *Process) DB(driverName, dsn string) *sql.DB {
+	opened := opener{dsn: dsn}
 	db, err := sql.Open(driverName, dsn)
-	if err != nil {
-		p.err = err // of the start of the process
-		return p.Connect(failing{err})
-	}
-	defer db.Close() // only its driver is wanted: it has no connection yet
-	d := db.Driver()
-	if dc, ok := d.(sqldriver.DriverContext); ok {
-		c, err := dc.OpenConnector(dsn)
-		if err != nil {
-			p.err = err
-			return p.Connect(failing{err})
+	if err == nil {
+		defer db.Close() // only its driver is wanted: it has no connection yet
+		opened.d = db.Driver()
+		if dc, ok := opened.d.(sqldriver.DriverContext); ok {
+			var c sqldriver.Connector
+			if c, err = dc.OpenConnector(dsn); err == nil {
+				return p.Connect(c)
+			}
 		}
-		return p.Connect(c)
 	}
-	return p.Connect(dsnConnector{d, dsn})
+	if err != nil {
+		p.err, opened.err = err, err // of the start of the process
+	}
+	return p.Connect(opened)
 }
 
 // Connect opens a database and records what is written through it. An Exec, or a Query that writes (INSERT, UPDATE,
@@ -42,18 +42,23 @@ func (p *Process) Connect(c sqldriver.Connector) *sql.DB {
 	return db
 }
 
-type failing struct{ err error }
-
-func (f failing) Connect(context.Context) (sqldriver.Conn, error) { return nil, f.err }
-func (f failing) Driver() sqldriver.Driver                        { return nil }
-
-type dsnConnector struct {
+// opener opens connections by the driver alone, or fails.
+type opener struct {
 	d   sqldriver.Driver
 	dsn string
+	err error
 }
 
-func (c dsnConnector) Connect(context.Context) (sqldriver.Conn, error) { return c.d.Open(c.dsn) }
-func (c dsnConnector) Driver() sqldriver.Driver                        { return c.d }
+// Connect opens a connection.
+func (o opener) Connect(context.Context) (sqldriver.Conn, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.d.Open(o.dsn)
+}
+
+// Driver is the driver.
+func (o opener) Driver() sqldriver.Driver { return o.d }
 
 type connector struct {
 	p     *Process

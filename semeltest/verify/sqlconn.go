@@ -162,23 +162,11 @@ func (s *stmt) CheckNamedValue(v *sqldriver.NamedValue) error {
 	return s.c.CheckNamedValue(v)
 }
 
-// ColumnConverter is the inner statement's.
-func (s *stmt) ColumnConverter(i int) sqldriver.ValueConverter {
-	if in, ok := s.inner.(sqldriver.ColumnConverter); ok { //nolint:staticcheck // what an old driver offers
-		return in.ColumnConverter(i)
-	}
-	return sqldriver.DefaultParameterConverter
-}
+// Exec is not called: there is ExecContext.
+func (s *stmt) Exec([]sqldriver.Value) (sqldriver.Result, error) { return nil, sqldriver.ErrSkip }
 
-// Exec executes it.
-func (s *stmt) Exec(args []sqldriver.Value) (sqldriver.Result, error) {
-	return s.ExecContext(context.Background(), named(args))
-}
-
-// Query queries it.
-func (s *stmt) Query(args []sqldriver.Value) (sqldriver.Rows, error) {
-	return s.QueryContext(context.Background(), named(args))
-}
+// Query is not called: there is QueryContext.
+func (s *stmt) Query([]sqldriver.Value) (sqldriver.Rows, error) { return nil, sqldriver.ErrSkip }
 
 // ExecContext executes it as one effect.
 func (s *stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (r sqldriver.Result, err error) {
@@ -210,14 +198,6 @@ func (s *stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (r
 	}
 	err = s.c.query(s.query, args, &r, do)
 	return r, err
-}
-
-func named(args []sqldriver.Value) []sqldriver.NamedValue {
-	out := make([]sqldriver.NamedValue, len(args))
-	for i, v := range args {
-		out[i] = sqldriver.NamedValue{Ordinal: i + 1, Value: v}
-	}
-	return out
 }
 
 func values(args []sqldriver.NamedValue) []sqldriver.Value {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel"
 )
@@ -37,165 +37,122 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	r := &Report{Effects: map[string][]Effect{}}
-	found := map[string]int{}
+	v := &verifier{opts: &o}
 	for i, m := range o.Messages {
 		if m.ID == "" {
 			m.ID = fmt.Sprintf("message-%d", i+1)
 		}
 		m.Queue, m.Delay = "", 0
-		if _, twice := r.Effects[m.ID]; twice {
+		if _, twice := v.Report.Effects[m.ID]; twice {
 			return nil, fieldError("Messages", fmt.Sprintf("has the id %q twice", m.ID), "give each sample another one")
 		}
-		if err := message(ctx, &judge{opts: &o, report: r, msg: m.ID, found: found}, m); err != nil {
+		if err := v.message(ctx, m); err != nil {
 			return nil, err
 		}
 	}
-	return r, nil
+	return &v.Report, nil
+}
+
+// verifier runs the schedules in this process.
+type verifier struct {
+	Judge
+	opts *Options
 }
 
 // message runs all schedules for one message.
-func message(ctx context.Context, j *judge, m semel.Message) error {
-	r := j.report
-	how, ok, err := j.plains(ctx, m)
+func (v *verifier) message(ctx context.Context, m semel.Message) error {
+	how, ok, err := v.plains(ctx, m)
 	if err != nil || !ok {
 		return err
 	}
-	for _, f := range plan(j.plain, how) {
-		w, state, err := j.run(ctx, m, f)
-		if errors.Is(err, errHangs) {
-			j.hangs(w)
-			r.Notes = append(r.Notes, fmt.Sprintf("message %q: the schedules after the one that did not end were not run", m.ID))
-			return nil
-		}
+	for _, f := range plan(v.plain, how) {
+		_, t, err := v.run(ctx, m, f)
 		if err != nil {
 			return err
 		}
-		if !w.struck {
-			if f.place >= 0 {
-				j.missed(w)
-			}
-			continue // a run that never completes offers no completion to strike
+		if t.End != Hanging && !t.Struck && f.place < 0 {
+			v.begin(&t) // a run that never completes offers no completion to strike
+			continue
 		}
-		out := &r.Schedules[len(r.Schedules)-1]
-		out.Findings = j.schedule(w, state)
+		v.Judge.Judge(t)
+		if t.End == Hanging {
+			v.note(m, "the schedules after the one that did not end were not run")
+			return nil
+		}
 	}
 	return nil
 }
 
+func (v *verifier) note(m semel.Message, text string) {
+	v.Report.Notes = append(v.Report.Notes, fmt.Sprintf("message %q: %s", m.ID, text))
+}
+
 // plains runs the plain schedule. ok is false when nothing can be compared with it.
-func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok bool, err error) {
-	others := j.report.Effects
+func (v *verifier) plains(ctx context.Context, m semel.Message) (how traits, ok bool, err error) {
 	for i := range plainRuns {
-		w, state, err := j.run(ctx, m, fault{place: -1, slow: i > 0})
-		if errors.Is(err, errHangs) {
-			j.report.Effects[m.ID] = nil
-			j.hangs(w)
-			return how, false, nil
-		}
+		w, t, err := v.run(ctx, m, fault{place: -1, slow: i > 0})
 		if err != nil {
 			return how, false, err
 		}
-		inRuns := slices.DeleteFunc(slices.Clone(w.effects), func(e Effect) bool { return e.Where != "" })
-		if i > 0 {
-			if !j.repeatable(w, inRuns, state) {
-				return how, false, nil
-			}
-			continue
+		if i == 0 {
+			how, ok = w.how, v.Plain(t)
+		} else {
+			ok = v.repeatable(t)
 		}
-		how, j.plain, j.state = w.how, inRuns, state
-		j.outside(w)
-		j.keys(w, others)
-		j.report.Effects = withEffects(others, m.ID, inRuns)
-		if !w.completed {
-			j.add(w, "fails", Finding{
-				Cause: Fails, Why: "it became " + w.ended[m.ID],
-				Hint: "give a sample message, and fake servers, with which the handler succeeds",
-			})
-			return how, false, nil
-		}
-		if len(w.effects) == 0 && j.opts.State == nil {
-			j.add(w, "nothing", Finding{
-				Cause: NothingRecorded,
-				Why:   "no request, statement or effect went through the Process, and there is no Options.State",
-				Hint:  "give the handler Process.Client or Transport, Process.DB or Connect, or wrap what it does in Process.Effect",
-			})
+		if !ok {
 			return how, false, nil
 		}
 	}
-	duplicated, err := j.sharesKey(ctx, m)
-	how.duplicated = duplicated
+	w, _, err := v.run(ctx, m, fault{kind: DuplicateAfter, place: -1}) // it runs again when it means something
+	if how.duplicated = w.keyCount() == 1; err == nil && !how.duplicated {
+		v.note(m, "its key is the message id, so a message that its producer sends twice takes effect twice; schedules with "+
+			"duplicates were left out (key.FromJSON, or a header)")
+	}
 	return how, err == nil, err
 }
 
-func withEffects(all map[string][]Effect, id string, es []Effect) map[string][]Effect {
-	all[id] = es
-	return all
-}
-
-// sharesKey reports whether a message with another id has the same key.
-func (j *judge) sharesKey(ctx context.Context, m semel.Message) (bool, error) {
-	w, _, err := j.run(ctx, m, fault{kind: DuplicateAfter, place: -1})
-	j.report.Schedules = j.report.Schedules[:len(j.report.Schedules)-1] // it runs again when it means something
-	if err != nil && !errors.Is(err, errHangs) {
-		return false, err
-	}
-	if w.keyCount() != 1 {
-		j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: its key is the message id, so a message that its "+
-			"producer sends twice takes effect twice; schedules with duplicates were left out (key.FromJSON, or a header)", m.ID))
-		return false, nil
-	}
-	return true, nil
-}
-
-// run runs one schedule and adds it to the report.
-func (j *judge) run(ctx context.Context, m semel.Message, f fault) (w *world, state any, err error) {
-	w = newWorld(ctx, j.opts, m, f)
-	err = w.run()
+// run runs one schedule.
+func (v *verifier) run(ctx context.Context, m semel.Message, f fault) (*execution, Trial, error) {
+	w, began := newExecution(ctx, v.opts, m, f), time.Now()
+	err := w.run()
 	if ctx.Err() != nil {
-		return w, nil, fmt.Errorf("run schedule: %w", context.Cause(ctx))
+		return w, Trial{}, fmt.Errorf("run schedule: %w", context.Cause(ctx))
 	}
-	out := Outcome{Message: m.ID, Schedule: f.kind, Place: f.place + 1, Struck: w.struck, End: w.end(err)}
-	if f.place >= 0 {
-		out.Effect = f.target.name
+	if err != nil && !errors.Is(err, errHangs) {
+		return w, Trial{}, err
 	}
-	j.report.Schedules = append(j.report.Schedules, out)
-	if err == nil && j.opts.State != nil {
-		state = j.opts.State()
+	t := w.trial(err != nil)
+	t.Took = time.Since(began)
+	if err == nil && v.opts.State != nil {
+		t.State = v.opts.State()
 	}
-	return w, state, err
+	return w, t, nil
 }
 
-// end is what became of the message.
-func (w *world) end(err error) string {
+// trial is what the schedule came to.
+func (w *execution) trial(hangs bool) Trial {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := Trial{
+		Outcome: Outcome{Message: w.msg.ID, Schedule: w.fault.kind, Place: w.fault.place + 1, Struck: w.struck, End: "rejected"},
+		Samples: []Sample{{ID: w.msg.ID, Done: w.completed && !w.deadLettered}},
+		Effects: w.effects, Reason: "it became " + w.ended[w.msg.ID], Limit: w.opts.Limit,
+	}
+	if w.fault.place >= 0 {
+		t.Effect = w.fault.target.name
+	}
+	for _, p := range w.procs {
+		t.Runs += p.runs
+	}
 	switch {
-	case err != nil:
-		return "hangs"
+	case hangs:
+		t.End, t.Reason = Hanging, ""
 	case w.completed:
-		return "completed"
+		t.End, t.Reason = "completed", ""
 	case w.parked:
-		return "uncertain"
+		t.End = "uncertain"
 	case w.failed:
-		return "dead"
+		t.End = "dead"
 	}
-	return "rejected"
-}
-
-// hangs reports a schedule that did not end.
-func (j *judge) hangs(w *world) {
-	f := Finding{
-		Cause: Hangs,
-		Why:   fmt.Sprintf("the handler had not returned, or the message was not settled, after %v", j.opts.Limit),
-		Hint:  "give every call a timeout, pass ctx to it, and return when ctx ends; or raise Options.Limit",
-	}
-	j.add(w, "hangs", f)
-}
-
-// missed reports a fault whose effect did not come.
-func (j *judge) missed(w *world) {
-	j.add(w, "repeatable", Finding{
-		Cause: NotRepeatable,
-		Why:   fmt.Sprintf("the plain runs did %s; this run did not, before anything went wrong", w.fault.target.name),
-		Hint:  "make what it does depend on the message alone",
-	})
+	return t
 }

@@ -1,10 +1,8 @@
 package alerts
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,25 +14,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	ps "github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/tests/internal/binary"
 )
 
 // timeout bounds every wait. A test normally waits for a moment; only a busy machine takes longer.
 const timeout = 2 * time.Minute
 
-// binary is semel, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "semel")
-	build := exec.Command("go", "build", "-o", path, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "semel")
-	build.Env = append(os.Environ(), "GOWORK=") // the binary is part of the workspace, this module is not
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build semel: %w\n%s", err, out)
-	}
-	return path, nil
-})
+// program is semel, built once.
+var program = sync.OnceValues(func() (string, error) { return binary.Build(scratch) })
 
 // scratch is a folder of this test binary.
 var scratch string
@@ -65,7 +56,7 @@ func newPlace(t *testing.T) *place {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	if _, err := binary(); err != nil {
+	if _, err := program(); err != nil {
 		t.Fatal(err)
 	}
 	p := &place{t, t.TempDir()}
@@ -74,7 +65,7 @@ func newPlace(t *testing.T) *place {
 }
 
 func (p *place) command(ctx context.Context, args ...string) *exec.Cmd {
-	path, err := binary()
+	path, err := program()
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -117,13 +108,9 @@ func (p *place) waitFor(name string) {
 // process is a semel that runs.
 type process struct {
 	*testing.T
-	cmd  *exec.Cmd
-	url  string
-	done chan struct{}
-
-	mu    sync.Mutex
-	lines []string
-	more  chan struct{} // closed when there is another line
+	*ps.Process
+	url string
+	out ps.Output
 }
 
 // work starts a worker that consumes the place's queue and shows its figures.
@@ -142,27 +129,10 @@ var address = regexp.MustCompile(`"listen(?:ing)?":"(http://[^"]+)"`)
 
 func (p *place) start(args ...string) *process {
 	p.Helper()
-	r := &process{T: p.T, cmd: p.command(context.Background(), args...), done: make(chan struct{}), more: make(chan struct{})}
-	in, out := io.Pipe()
-	r.cmd.Stdout, r.cmd.Stderr = out, out
-	if err := r.cmd.Start(); err != nil {
-		p.Fatal(err)
-	}
-	go func() {
-		for s := bufio.NewScanner(in); s.Scan(); {
-			r.mu.Lock()
-			r.lines = append(r.lines, s.Text())
-			close(r.more)
-			r.more = make(chan struct{})
-			r.mu.Unlock()
-		}
-	}()
-	go func() {
-		defer close(r.done)
-		_ = r.cmd.Wait()
-		_ = out.Close()
-	}()
-	p.Cleanup(r.kill)
+	r := &process{T: p.T}
+	cmd := p.command(context.Background(), args...)
+	cmd.Stdout, cmd.Stderr = &r.out, &r.out
+	r.Process = ps.StartTest(p.T, cmd)
 	r.url = address.FindStringSubmatch(r.says(`"listen`))[1]
 	return r
 }
@@ -172,33 +142,11 @@ func (r *process) says(text string) string {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	for seen := 0; ; {
-		r.mu.Lock()
-		lines, more := r.lines, r.more
-		r.mu.Unlock()
-		for ; seen < len(lines); seen++ {
-			if strings.Contains(lines[seen], text) {
-				return lines[seen]
-			}
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			r.Fatalf("%s never said %q:\n%s", r.cmd, text, strings.Join(lines, "\n"))
-		}
+	line, err := r.Await(ctx, &r.out, ps.Contains(text))
+	if err != nil {
+		r.Fatalf("it never said %q: %v", text, err)
 	}
-}
-
-func (r *process) signal(s os.Signal) {
-	if err := r.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		r.Error(err)
-	}
-}
-
-// kill is the death of the process: it finishes nothing.
-func (r *process) kill() {
-	r.signal(syscall.SIGKILL)
-	<-r.done
+	return line
 }
 
 // metrics is what Prometheus scrapes. Figures of queue and store are asked for at the first scrape, and shown for ten seconds:

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,10 +26,10 @@ func TestAllWorkersDead(t *testing.T) {
 	h := newHistory()
 	h.scrapes(30, both)
 	h.expect(t, "two workers")
-	a.kill()
+	a.Kill()
 	h.scrapes(30, map[string]string{"b": b.metrics()})
 	h.expect(t, "one of two workers is dead")
-	b.kill()
+	b.Kill()
 	h.scrapes(4, nil)
 	h.expect(t, "nobody for four minutes")
 	h.scrapes(4, nil)
@@ -52,7 +51,7 @@ func TestDoubtRingsUntilItIsResolved(t *testing.T) {
 	p := newPlace(t)
 	p.run("send", "--queue", queue, "--n", "1")
 	a := p.work("--takeover", "once", "--visibility", "1s", "--exec", "kill -9 $PPID; sleep 600")
-	<-a.done
+	<-a.Done()
 	b := p.work("--takeover", "once", "--visibility", "1s", "--exec", "true")
 	b.says("parked_uncertain")
 	h := newHistory()
@@ -61,7 +60,7 @@ func TestDoubtRingsUntilItIsResolved(t *testing.T) {
 	h.scrapes(26*60, map[string]string{"b": b.metrics()})
 	h.expect(t, "nobody decided for a day", "SemelDeadLettersWait", "SemelOutcomeUnknown")
 	p.resolve()
-	b.kill()
+	b.Kill()
 	h.scrapes(2, map[string]string{"c": p.work("--exec", "true").metrics()})
 	if slices.Contains(h.rings(t), "SemelOutcomeUnknown") {
 		t.Error("it rings after the doubt was resolved")
@@ -85,7 +84,7 @@ func TestFM41_ParkedBySweepRings(t *testing.T) {
 	p := newPlace(t)
 	p.run("send", "--queue", queue, "--n", "1")
 	a := p.work("--visibility", "1s", "--exec", "kill -9 $PPID; sleep 600")
-	<-a.done
+	<-a.Done()
 	p.run("queue", "purge", "--queue", queue, "--yes")
 	h := newHistory()
 	h.scrapes(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
@@ -141,7 +140,7 @@ func TestStoreDownIsNoDownstream(t *testing.T) {
 	p.run("migrate", "--store", made)
 	c := p.work("--store", made, "--exec", "true")
 	healthy := c.metrics()
-	c.kill() // it would take the message
+	c.Kill() // it would take the message
 
 	u, err := url.Parse(made)
 	if err != nil {
@@ -166,7 +165,7 @@ func TestStoreDownIsNoDownstream(t *testing.T) {
 	h.expect(t, "another worker reaches the store")
 
 	// The same on a store that is not asked by metrics: what a worker notices has to do.
-	b.kill()
+	b.Kill()
 	p.run("send", "--queue", queue, "--n", "1")
 	paused := a.shows(`semel_paused{consumer="orders",queue="orders",reason="store"} 1`)
 	h = newHistory()
@@ -214,10 +213,14 @@ func TestOneLostLeaseIsNoise(t *testing.T) {
 	a := p.work("--visibility", "1s", "--exec", "touch begun; until test -e go; do sleep 0.02; done")
 	p.waitFor("begun")
 	before := a.metrics()
-	a.signal(syscall.SIGSTOP)
+	if err := a.Freeze(); err != nil {
+		t.Fatal(err)
+	}
 	b := p.work("--visibility", "1s", "--exec", "true")
 	b.says(`"msg":"executed"`)
-	a.signal(syscall.SIGCONT)
+	if err := a.Thaw(); err != nil {
+		t.Fatal(err)
+	}
 	after := a.shows(`semel_lease_lost_total{consumer="orders",queue="orders"} 1`)
 	h := newHistory()
 	h.scrapes(20, map[string]string{"a": before})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/semeltest/server"
+	"github.com/semel-dev/semel/tests/internal/binary"
 )
 
 // The browser and the binary of all tests here.
@@ -34,12 +35,8 @@ func run(m *testing.M, path string) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	semel = filepath.Join(dir, "semel")
-	build := exec.Command("go", "build", "-o", semel, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "semel")
-	build.Env = append(os.Environ(), "GOWORK=") // the binary is part of the workspace, this module is not
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Printf("build semel: %v\n%s", err, out)
+	if semel, err = binary.Build(dir); err != nil {
+		fmt.Println(err)
 		return 1
 	}
 	if chromium, err = Start(path); err != nil {

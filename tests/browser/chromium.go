@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // names are those under which a Chromium is installed, the first that is found is taken. SEMEL_CHROMIUM names another.
@@ -33,7 +35,7 @@ func Find() (string, bool) {
 // Chromium is a running headless browser. It is spoken to over two pipes (the DevTools protocol), so that it listens on
 // no port.
 type Chromium struct {
-	cmd  *exec.Cmd
+	proc *process.Process
 	in   *os.File
 	dir  string
 	done chan struct{}
@@ -81,12 +83,13 @@ func Start(path string) (*Chromium, error) {
 		"--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update",
 		"--remote-debugging-pipe", "--user-data-dir="+dir, "about:blank")
 	cmd.ExtraFiles = []*os.File{theirs, responses} // 3: commands, 4: responses
-	if err := cmd.Start(); err != nil {
+	proc, err := process.Start(cmd)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", path, err), os.RemoveAll(dir))
 	}
 	_, _ = theirs.Close(), responses.Close() // the browser has its own
 	c := &Chromium{
-		cmd: cmd, in: in, dir: dir, done: make(chan struct{}), waiting: map[int]chan result{}, pages: map[string]*Page{},
+		proc: proc, in: in, dir: dir, done: make(chan struct{}), waiting: map[int]chan result{}, pages: map[string]*Page{},
 	}
 	go c.read(out)
 	return c, nil
@@ -95,13 +98,10 @@ func Start(path string) (*Chromium, error) {
 // Close ends the browser and removes its profile.
 func (c *Chromium) Close() {
 	_, _ = c.call("", "Browser.close", nil)
-	ended := make(chan struct{})
-	go func() { _ = c.cmd.Wait(); close(ended) }()
 	select {
-	case <-ended:
+	case <-c.proc.Done():
 	case <-time.After(10 * time.Second):
-		_ = c.cmd.Process.Kill()
-		<-ended
+		c.proc.Kill()
 	}
 	_ = c.in.Close()
 	_ = os.RemoveAll(c.dir)

@@ -1,23 +1,21 @@
 package browser
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // watched is a `semel lab run --watch` that runs.
 type watched struct {
-	cmd    *exec.Cmd
+	*process.Process
 	url    string
-	stdout bytes.Buffer
-	ended  chan error
+	stdout process.Output
 }
 
 var liveURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/[0-9a-f]{32}/`)
@@ -25,29 +23,16 @@ var liveURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/[0-9a-f]{32}/`)
 // watch starts one, and ends it with the test.
 func watch(t *testing.T, args ...string) *watched {
 	t.Helper()
-	w := &watched{ended: make(chan error, 1)}
-	w.cmd = exec.CommandContext(t.Context(), semel, append([]string{"lab", "run", "--watch"}, args...)...)
-	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
-	w.cmd.Stdout = &w.stdout
-	errs, err := w.cmd.StderrPipe()
+	w := &watched{}
+	var errs process.Output
+	cmd := exec.Command(semel, append([]string{"lab", "run", "--watch"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &w.stdout, &errs
+	w.Process = process.StartTest(t, cmd)
+	line, err := w.Await(t.Context(), &errs, liveURL.MatchString)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("no address of a live view: %v", err)
 	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(errs)
-	for w.url == "" && lines.Scan() {
-		w.url = liveURL.FindString(lines.Text())
-	}
-	go func() {
-		for lines.Scan() { // so that it can go on writing
-		}
-		w.ended <- w.cmd.Wait()
-	}()
-	if w.url == "" {
-		t.Fatalf("no address of a live view: %v", <-w.ended)
-	}
+	w.url = liveURL.FindString(line)
 	return w
 }
 
@@ -55,8 +40,8 @@ func watch(t *testing.T, args ...string) *watched {
 func (w *watched) over(ctx context.Context, t *testing.T) {
 	t.Helper()
 	select {
-	case err := <-w.ended:
-		if err != nil {
+	case <-w.Done():
+		if err := w.Wait(); err != nil {
 			t.Errorf("it ends with %v\n%s", err, w.stdout.String())
 		}
 	case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 )
 
 // drawVersion gives half of the keys versions, and every now and then a claim what its key does not have.
-func (w *world) drawVersion(c *driver.Claim) {
+func (w *comparison) drawVersion(c *driver.Claim) {
 	version := func(label string) driver.Version {
 		return driver.TextVersion(rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(w.t, label))
 	}
@@ -32,7 +32,7 @@ func (w *world) drawVersion(c *driver.Claim) {
 
 var stepNames = []string{"", "pay", "ship", "mail"}
 
-func (w *world) drawStep() driver.StepWrite {
+func (w *comparison) drawStep() driver.StepWrite {
 	kinds := []driver.StepWriteKind{
 		driver.RegisterStep, driver.RegisterStep, driver.StartStep, driver.FinishStep, driver.FinishStep, driver.CompensateRun,
 		driver.UndoStep, driver.FailUndo, driver.FinishUndo,
@@ -50,7 +50,7 @@ func (w *world) drawStep() driver.StepWrite {
 }
 
 // steps writes a journal, mostly that of the present attempt, and compares what is there afterwards.
-func (w *world) steps(rt *rapid.T) {
+func (w *comparison) steps(rt *rapid.T) {
 	a := w.someAttempts(rt)[0]
 	if all := w.attemptsOf(a.key); rapid.IntRange(0, 3).Draw(rt, "present") > 0 {
 		a = all[len(all)-1]
@@ -84,7 +84,7 @@ func (w *world) steps(rt *rapid.T) {
 	w.sameSteps(rt, a)
 }
 
-func (w *world) sameSteps(rt *rapid.T, a attempt) {
+func (w *comparison) sameSteps(rt *rapid.T, a attempt) {
 	rows, errs := both(w, "read steps", func(s *side, n int) ([]driver.Step, error) { return s.Steps(rt.Context(), a.holds[n]) })
 	if errs[0] != nil {
 		rt.Fatal(errs)
@@ -102,7 +102,7 @@ func (w *world) sameSteps(rt *rapid.T, a attempt) {
 }
 
 // sameAudit compares the audit logs.
-func (w *world) sameAudit(rt *rapid.T) {
+func (w *comparison) sameAudit(rt *rapid.T) {
 	entries, errs := both(w, "audit", func(s *side, _ int) ([]driver.AuditEntry, error) {
 		return s.Audit(rt.Context(), driver.AuditFilter{})
 	})

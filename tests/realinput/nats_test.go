@@ -43,7 +43,7 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 		return n
 	}
 	queue := stream.URL() + "?queue=HOOKS&wait=1s"
-	semel, err := binary()
+	semel, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}

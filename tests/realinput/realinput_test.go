@@ -21,25 +21,21 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/tests/internal/binary"
 )
 
-// built is where binary put it; "" = it was not needed.
+// built is where program put it; "" = it was not needed.
 var built string
 
-// binary builds semel once.
-var binary = sync.OnceValues(func() (string, error) {
+// program builds semel once.
+var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "semel-realinput-")
 	if err != nil {
 		return "", err
 	}
 	built = dir
-	path := filepath.Join(dir, "semel")
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = filepath.Join("..", "..", "cmd", "semel") // its own module: the tests are outside the workspace
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build semel: %w: %s", err, out)
-	}
-	return path, nil
+	return binary.Build(dir)
 })
 
 func TestMain(m *testing.M) {
@@ -79,7 +75,7 @@ func newFixture(t *testing.T, lines []string) *fixture {
 // newFixtureOn has its queue where queue says, and its records in store, or with the queue when that is "".
 func newFixtureOn(t *testing.T, lines []string, queue func(dir string) string, store string) *fixture {
 	t.Helper()
-	path, err := binary()
+	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,36 +115,46 @@ func (s *fixture) work(handler string, effects func() int, extra ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	var cmds []*exec.Cmd
+	var workers []*worker
 	for range 3 {
-		cmds = append(cmds, s.start(ctx, handler, extra...))
+		workers = append(workers, s.start(ctx, handler, extra...))
 	}
 	s.await(ctx, effects, s.distinct/5)
-	s.kill(cmds[0])
+	s.kill(workers[0])
 	if s.strike != nil {
+		s.started(ctx, workers[1:]...)
 		s.strike()
 	}
-	s.ended(cmds[1:]...)
+	s.ended(workers[1:]...)
+}
+
+type worker struct {
+	*process.Process
+	log process.Output
 }
 
 // start starts a worker.
-func (s *fixture) start(ctx context.Context, handler string, extra ...string) *exec.Cmd {
+func (s *fixture) start(ctx context.Context, handler string, extra ...string) *worker {
 	s.t.Helper()
 	name := filepath.Join(s.dir, fmt.Sprintf("%d", s.workers))
 	s.workers++
 	args := append([]string{"work", "--queue", s.queue, "--store", s.store, "--key", "body", "--exec", handler, "--until-empty",
 		"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json", "--events", name + ".events"}, extra...)
+	w := &worker{log: process.Output{Keep: 4000}}
 	cmd := exec.CommandContext(ctx, s.semel, args...)
-	log, err := os.Create(name + ".log")
-	if err != nil {
-		s.t.Fatal(err)
+	cmd.Stderr = &w.log
+	w.Process = process.StartTest(s.t, cmd)
+	return w
+}
+
+// started waits until workers have opened queue and store: a worker that finds no server at its start ends.
+func (s *fixture) started(ctx context.Context, workers ...*worker) {
+	s.t.Helper()
+	for _, w := range workers {
+		if _, err := w.Await(ctx, &w.log, process.Contains("consumer started")); err != nil {
+			s.t.Fatal(err)
+		}
 	}
-	defer log.Close()
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	return cmd
 }
 
 // await waits for n effects.
@@ -160,29 +166,22 @@ func (s *fixture) await(ctx context.Context, effects func() int, n int) {
 }
 
 // kill kills a worker, which has to be at work.
-func (s *fixture) kill(cmd *exec.Cmd) {
+func (s *fixture) kill(w *worker) {
 	s.t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		s.t.Fatal(err)
-	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) {
-		s.t.Fatalf("the killed worker had ended by itself (%v): the run shows nothing", err)
+	if w.Kill(); !w.Killed() {
+		s.t.Fatalf("the killed worker had ended by itself (%v): the run shows nothing", w.State())
 	}
 }
 
 // ended waits until workers have emptied the queue.
-func (s *fixture) ended(cmds ...*exec.Cmd) {
+func (s *fixture) ended(workers ...*worker) {
 	s.t.Helper()
-	for _, cmd := range cmds {
-		if err := cmd.Wait(); err != nil {
-			log, _ := os.ReadFile(cmd.Stderr.(*os.File).Name())
-			s.t.Fatalf("a worker ended with %v\n%s", err, tail(log))
+	for _, w := range workers {
+		if err := w.Wait(); err != nil {
+			s.t.Fatalf("a worker ended with %v\n%s", err, &w.log)
 		}
 	}
 }
-
-func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
 
 // decisions counts the ends of deliveries over all workers, the killed one included.
 func (s *fixture) decisions() map[string]int {

@@ -31,7 +31,7 @@ func natsQueue(t *testing.T) func(dir string) string {
 			t.Error(err)
 		}
 	})
-	semel, err := binary()
+	semel, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +70,7 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 			s.kill(first)
 			fourth := s.start(ctx, h)
 			s.await(ctx, s.files, 2*s.distinct/5)
+			s.started(ctx, third, fourth)
 			if err := redis.Kill(); err != nil {
 				t.Fatal(err)
 			}

@@ -5,13 +5,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/semel-dev/semel/tests/internal/binary"
 )
 
 // semel runs the binary in dir and returns what it printed.
@@ -47,11 +47,9 @@ func printed(t *testing.T, bin string) *jsonschema.Schema {
 
 func TestS3_42_MadeUpMessagesAreOfTheirSchema(t *testing.T) {
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "semel")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/semel")
-	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "GOWORK=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build semel: %v\n%s", err, out)
+	bin, err := binary.Build(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	schema := printed(t, bin)
 	valid := func(body string) error {

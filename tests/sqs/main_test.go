@@ -3,7 +3,6 @@
 package sqs
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"embed"
@@ -23,7 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/semeltest/server"
+	"github.com/semel-dev/semel/tests/internal/binary"
 )
 
 // semel is the binary.
@@ -38,12 +39,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	semel = filepath.Join(dir, "semel")
-	build := exec.Command("go", "build", "-o", semel, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "semel")
-	build.Env = append(os.Environ(), "GOWORK=") // the binary is part of the workspace, this module is not
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Printf("build semel: %v\n%s", err, out)
+	if semel, err = binary.Build(dir); err != nil {
+		fmt.Println(err)
 		return 1
 	}
 	modules = filepath.Join(dir, "node")
@@ -53,54 +50,37 @@ func run(m *testing.M) int {
 // endpoint is a semel sqs that runs.
 type endpoint struct {
 	*testing.T
+	*process.Process
 	url  string
-	cmd  *exec.Cmd
-	errs bytes.Buffer
-	done chan error
+	errs process.Output
 }
 
 // start runs semel sqs on a free port.
 func start(t *testing.T, args ...string) *endpoint {
 	t.Helper()
-	e := &endpoint{T: t, done: make(chan error, 1)}
-	e.cmd = exec.Command(semel, append([]string{"sqs", "--listen", "127.0.0.1:0", "-o", "json"}, args...)...)
-	e.cmd.Stderr = &e.errs
-	out, err := e.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
+	e := &endpoint{T: t}
+	var out process.Output
+	cmd := exec.Command(semel, append([]string{"sqs", "--listen", "127.0.0.1:0", "-o", "json"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &e.errs
+	e.Process = process.StartTest(t, cmd)
+	line, err := e.Await(t.Context(), &out, process.Contains(""))
 	var said struct{ Listening string }
-	if err = errors.Join(err, json.Unmarshal(line, &said)); err != nil {
-		_ = e.cmd.Process.Kill()
-		_ = e.cmd.Wait()
+	if err = errors.Join(err, json.Unmarshal([]byte(line), &said)); err != nil {
 		t.Fatalf("semel sqs %v: %v\n%s%s", args, err, line, &e.errs)
 	}
 	e.url = said.Listening
-	go func() {
-		e.done <- e.cmd.Wait()
-		close(e.done)
-	}()
-	t.Cleanup(func() {
-		_ = e.cmd.Process.Kill()
-		for range e.done { // until it has ended
-		}
-	})
 	return e
 }
 
 // end sends a signal and waits for the end.
 func (e *endpoint) end(s syscall.Signal) error {
 	e.Helper()
-	if err := e.cmd.Process.Signal(s); err != nil {
+	if err := e.Signal(s); err != nil {
 		e.Fatal(err)
 	}
 	select {
-	case err := <-e.done:
-		return err
+	case <-e.Done():
+		return e.Wait()
 	case <-time.After(time.Minute):
 		e.Fatalf("it goes on after %s", s)
 		return nil

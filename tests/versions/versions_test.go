@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -128,7 +128,7 @@ type fixture struct {
 	*testing.T
 	*place
 	at, strategy string
-	workers      []*exec.Cmd
+	workers      []*process.Process
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL.
@@ -178,21 +178,16 @@ func (r *fixture) test(fn func(r *fixture)) {
 func (r *fixture) start(n int) {
 	r.Helper()
 	for range n {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), envPlace+"="+r.at, envStrategy+"="+r.strategy)
+		cmd := process.Self(envPlace+"="+r.at, envStrategy+"="+r.strategy)
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			r.Fatal(err)
-		}
-		r.workers = append(r.workers, cmd)
+		r.workers = append(r.workers, process.StartTest(r, cmd))
 	}
 }
 
 // killAll kills every worker with SIGKILL.
 func (r *fixture) killAll() {
 	for _, w := range r.workers {
-		_ = w.Process.Kill()
-		_ = w.Wait()
+		w.Kill()
 	}
 	r.workers = nil
 }

@@ -137,21 +137,17 @@ func (r *fixture) damage(t testing.TB, k driver.Key) {
 }
 
 func (r *fixture) setup() semeltest.StoreSetup {
-	s := semeltest.StoreSetup{
+	return semeltest.StoreSetup{
 		Store: r.Store, Advance: r.clock.Advance, Skew: r.o.skew(), Ledger: ledgerOf(r.client, r.ledger), Damage: r.damage,
+		Sample: semeltest.Sampled(fewerCells),
 	}
-	s.Sample = semeltest.Sampled(fewerCells)
-	if testing.Short() {
-		s.Sample = semeltest.Sampled(someCells)
-	}
-	return s
 }
 
 // fewerCells is the sample of cells on the own table: memory compares all cells, and each takes several requests here.
-const fewerCells = 4
+const fewerCells = 7
 
 // someCells is the sample of cells where all of them would only repeat other tests.
-const someCells = 11
+const someCells = 23
 
 // rawLayout is that of an existing table: its partition key is the text of the key, and it has no sort key.
 func rawLayout() Layout {

@@ -78,7 +78,7 @@ func TestFleet(t *testing.T) {
 		r := newFixture(t, longTimeouts(Options{}))
 		s := r.setup()
 		s.Store = &fleet{of: []*Store{r.Store, r.again(t, nil), r.again(t, nil)}}
-		s.Sample = someCells // one process compares more of them (TestStoreSuite)
+		s.Sample = semeltest.Sampled(someCells) // one process compares more of them (TestStoreSuite)
 		return s
 	})
 }

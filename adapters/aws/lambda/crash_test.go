@@ -8,10 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +26,7 @@ import (
 	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/key"
 )
 
@@ -50,11 +49,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func die() {
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
-}
-
 // dying kills the process after n committed transactions, before it reads the response.
 type dying struct {
 	http.RoundTripper
@@ -64,7 +58,7 @@ type dying struct {
 func (d dying) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := d.RoundTripper.RoundTrip(r)
 	if r.Header.Get("X-Amz-Target") == "DynamoDB_20120810.TransactWriteItems" && d.left.Add(-1) == 0 {
-		die()
+		process.KillSelf()
 	}
 	return resp, err
 }
@@ -96,7 +90,7 @@ func invocation(url, where string) error {
 		Store: store, Key: key.FromJSON("/order"), Concurrency: 3, Batch: 3,
 		Handler: semel.InTx(func(_ context.Context, w *dynamodb.Writes, a *semel.Attempt) error {
 			if runs.Add(-1) == 0 {
-				die()
+				process.KillSelf()
 			}
 			w.Add("ledger", map[string]ddb.AttributeValue{"id": &ddb.AttributeValueMemberS{Value: a.Key.Raw}}, "n", 1)
 			return nil
@@ -182,8 +176,7 @@ func invoke(t *testing.T, url, where string, ev events.SQSEvent) ([]byte, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), envStore+"="+url, envDie+"="+where)
+	cmd := process.Self(envStore+"="+url, envDie+"="+where)
 	cmd.Stdin = bytes.NewReader(raw)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -200,7 +193,7 @@ func invoke(t *testing.T, url, where string, ev events.SQSEvent) ([]byte, error)
 // queue's redrive policy moves it.
 func TestS3_08_RedrivePolicyTakesWhatIsDead(t *testing.T) {
 	p := newPoller(t, "orders", sqs.CreateOptions{MaxReceive: 3})
-	w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
+	w := newFixture(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
 	if err := p.queue.Send(t.Context(), driver.Message{ID: "a", Body: []byte("dead")}, driver.Message{ID: "b", Body: []byte("ok")}); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +211,7 @@ func TestFIFOAcrossInvocations(t *testing.T) {
 	p := newPoller(t, "orders.fifo", sqs.CreateOptions{FIFO: true})
 	fails := map[string]int{"a2": 2, "b1": 1}
 	var order []string
-	w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+	w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 		cfg.Handler = semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if fails[a.ID]--; fails[a.ID] >= 0 {
 				return semel.NotApplied(errBoom)
@@ -248,7 +241,7 @@ func TestFIFOAcrossInvocations(t *testing.T) {
 }
 
 // respond is an invocation that returns the response as on the wire.
-func (w *world) respond(ev events.SQSEvent) ([]byte, bool) {
+func (w *fixture) respond(ev events.SQSEvent) ([]byte, bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	got, err := w.h.Handle(ctx, ev)

@@ -35,7 +35,7 @@ func alone(cfg *semel.Config, _ *semellambda.Options) { cfg.Concurrency = 1 }
 // spent no attempt.
 func TestNothingIsBegunTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, alone)
+		w := newFixture(t, alone)
 		for round := range 2 { // the second invocation knows from the beginning
 			w.ran = nil
 			began := time.Now()
@@ -72,14 +72,14 @@ func TestNothingIsBegunTooLate(t *testing.T) {
 // redelivered.
 func TestARunThatHadTheInvocationHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		if got := ids(w.invoke(10*time.Second, rec("1", "long", ""))); got != "[1]" {
 			t.Fatalf("failed %s", got)
 		}
 		if r := w.record("1"); r.State != driver.Released || r.Failures != 1 || !r.Unknown {
 			t.Errorf("record %+v", r)
 		}
-		w = newWorld(t, alone)
+		w = newFixture(t, alone)
 		if got := ids(w.invoke(10*time.Second, rec("1", "slow", ""), rec("2", "long", ""))); got != "[2]" {
 			t.Fatalf("failed %s", got)
 		}
@@ -93,7 +93,7 @@ func TestARunThatHadTheInvocationHasFailed(t *testing.T) {
 // ended. The claim stays, and ends by itself a second after the deadline.
 func TestLaw11_DeafHandlersEndTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		end := time.Now().Add(10 * time.Second)
@@ -118,10 +118,10 @@ func TestLaw11_DeafHandlersEndTheProcess(t *testing.T) {
 // TestNoLeaseOutlivesTheInvocation: neither the first lease, nor one that the heartbeat extends, nor that of a late claim.
 func TestNoLeaseOutlivesTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w *world
+		var w *fixture
 		end := time.Now().Add(20 * time.Second)
 		looks := 0
-		w = newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+		w = newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 			cfg.Concurrency = 1
 			cfg.Handler = semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 				for range 8 {
@@ -155,7 +155,7 @@ func (s slowStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant
 // TestWhatWasLearntNeverStopsEverything: even if runs took longer than an invocation has, something is begun.
 func TestWhatWasLearntNeverStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+		w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 			cfg.Concurrency, cfg.Store = 1, slowStore{cfg.Store, 200 * time.Millisecond}
 		})
 		w.invoke(60*time.Second, many(20, "slow")...)
@@ -189,7 +189,7 @@ func TestLaw4_NoResponseWritesAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &silent{}
 		st.finish.Store(true)
-		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+		w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 			st.Store = cfg.Store
 			cfg.Store = st
 		})
@@ -212,7 +212,7 @@ func (down) Claim(context.Context, ...driver.Claim) ([]driver.Grant, error) { re
 // TestLaw8_StoreDown: nothing runs, all messages are reported.
 func TestLaw8_StoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) { cfg.Store = down{cfg.Store} })
+		w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) { cfg.Store = down{cfg.Store} })
 		if got := ids(w.invoke(10*time.Second, many(3, "ok")...)); got != "[1 2 3]" || len(w.ran) != 0 {
 			t.Fatalf("failed %s after %q", got, w.ran)
 		}
@@ -222,7 +222,7 @@ func TestLaw8_StoreDown(t *testing.T) {
 // TestNoTimeAtAll: an invocation whose deadline is near begins nothing, and returns.
 func TestNoTimeAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		if got := ids(w.invoke(100*time.Millisecond, many(3, "ok")...)); got != "[1 2 3]" || len(w.ran) != 0 {
 			t.Fatalf("failed %s after %q", got, w.ran)
 		}

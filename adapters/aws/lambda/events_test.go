@@ -354,7 +354,7 @@ func TestSQSSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+	w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 		cfg.Handler = semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			got = []string{a.ID, a.Queue, string(a.Body), a.Header("attribute1"), a.Header("attribute3"), a.SentAt.UTC().Format(time.RFC3339), fmt.Sprint(a.Redelivered)}
 			return nil

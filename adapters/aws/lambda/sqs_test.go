@@ -39,8 +39,8 @@ func rec(id, body, group string) events.SQSMessage {
 	return r
 }
 
-// world is what the invocations of one environment share.
-type world struct {
+// fixture is what the invocations of one environment share.
+type fixture struct {
 	t           *testing.T
 	store       *memory.Store
 	deadLetters *memory.Queue
@@ -50,12 +50,12 @@ type world struct {
 	exits       int
 }
 
-// newWorld makes a handler that does what the body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, ignores its
+// newFixture makes a handler that does what the body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, ignores its
 // cancellation), long (until it is cancelled).
-func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *world {
+func newFixture(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *fixture {
 	t.Helper()
 	db := memory.Open()
-	w := &world{t: t, store: db.Store(), deadLetters: memory.NewQueue("dead-letters")}
+	w := &fixture{t: t, store: db.Store(), deadLetters: memory.NewQueue("dead-letters")}
 	cfg := semel.Config{Store: w.store, Handler: semel.HandlerFunc(w.run), MaxAttempts: 2, Logger: slog.New(slog.DiscardHandler)}
 	o := semellambda.Options{DeadLetters: w.deadLetters, Exit: func(int) { w.exits++ }}
 	if tweak != nil {
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *wo
 	return w
 }
 
-func (w *world) run(ctx context.Context, a *semel.Attempt) error {
+func (w *fixture) run(ctx context.Context, a *semel.Attempt) error {
 	what, _, _ := strings.Cut(string(a.Body), " ")
 	w.mu.Lock()
 	w.ran = append(w.ran, string(a.Body))
@@ -97,7 +97,7 @@ func (w *world) run(ctx context.Context, a *semel.Attempt) error {
 }
 
 // invoke is one invocation with a timeout; failed are the reported messages, as Lambda would read them.
-func (w *world) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed []string) {
+func (w *fixture) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed []string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (w *world) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed [
 	return failed
 }
 
-func (w *world) record(key string) driver.Record {
+func (w *fixture) record(key string) driver.Record {
 	w.t.Helper()
 	for _, consumer := range []string{"orders", "orders.fifo"} {
 		if r, ok, _ := w.store.Record(context.Background(), semel.Key{Consumer: consumer, Raw: key}); ok {
@@ -129,7 +129,7 @@ func (w *world) record(key string) driver.Record {
 	return driver.Record{}
 }
 
-func (w *world) deadLettersNow() []driver.DeadLetter {
+func (w *fixture) deadLettersNow() []driver.DeadLetter {
 	w.t.Helper()
 	ls, err := w.deadLetters.DeadLetters(context.Background(), 0)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestPartialResponses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+				w := newFixture(t, func(cfg *semel.Config, _ *semellambda.Options) {
 					cfg.Key = func(m *semel.Message) (string, error) {
 						if m.Header("nokey") != "" {
 							return "", key.ErrMissing
@@ -201,7 +201,7 @@ func TestPartialResponses(t *testing.T) {
 // TestDuplicatesAndRetries: over several invocations every key is run until it succeeds, and then never again.
 func TestDuplicatesAndRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		if got := w.invoke(30*time.Second, rec("1", "ok", ""), rec("2", "fail", "")); !slices.Equal(got, []string{"2"}) {
 			t.Fatalf("failed %q", got)
 		}
@@ -221,7 +221,7 @@ func TestDuplicatesAndRetries(t *testing.T) {
 // TestBusyIsReported: a duplicate of a key that is in progress elsewhere is no success, and no attempt.
 func TestBusyIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		k := semel.Key{Consumer: "orders", Raw: "1"}
 		if _, err := w.store.Claim(t.Context(), driver.Claim{Key: k, Nonce: driver.Nonce{1}, Lease: time.Minute}); err != nil {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func TestBusyIsReported(t *testing.T) {
 // TestWithoutDeadLettersTheQueueKeepsThem: a message that failed for good is no success, and is not run again.
 func TestWithoutDeadLettersTheQueueKeepsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
+		w := newFixture(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
 		for range 3 {
 			if got := w.invoke(30*time.Second, rec("1", "dead", "")); !slices.Equal(got, []string{"1"}) {
 				t.Fatalf("failed %q", got)
@@ -258,7 +258,7 @@ func (broken) PutDeadLetter(context.Context, driver.DeadLetter) error { return e
 // TestDeadLettersThatCannotBeWritten: if its dead letter cannot be written, a message stays in the queue.
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters = broken{memory.NewQueue("l")} })
+		w := newFixture(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters = broken{memory.NewQueue("l")} })
 		if got := w.invoke(30*time.Second, rec("1", "dead", ""), rec("2", "ok", "")); !slices.Equal(got, []string{"1"}) {
 			t.Fatalf("failed %q", got)
 		}
@@ -274,7 +274,7 @@ func TestWhatIsNotBegun(t *testing.T) {
 	} {
 		for group, want := range map[string]string{"": "[1]", "a": "[1 2]"} {
 			synctest.Test(t, func(t *testing.T) {
-				w, text := newWorld(t, nil), value()
+				w, text := newFixture(t, nil), value()
 				rs := []events.SQSMessage{rec("1", "ok", group), rec("2", "ok 2", group), rec("3", "ok 3", group+group)}
 				rs[0].MessageAttributes = map[string]events.SQSMessageAttribute{name: {DataType: "String", StringValue: &text}}
 				if got := ids(w.invoke(30*time.Second, rs...)); got != want || len(w.ran) != 4-len(strings.Fields(want))-1 {
@@ -290,7 +290,7 @@ func TestWhatIsNotBegun(t *testing.T) {
 
 // TestEventsWithoutAValidResponse: an empty identifier would silently fail the whole batch, so it is an error.
 func TestEventsWithoutAValidResponse(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	other := rec("2", "ok", "")
 	other.EventSourceARN = "arn:aws:sqs:us-east-1:1:else"
 	nowhere := rec("1", "ok", "")

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 )
 
 // parallel is the number of concurrent calls of one Settle, Extend or Send.
@@ -89,17 +90,12 @@ func (q *Queue) check(s *driver.Settlement) error {
 // putDeadLetters writes dead letters, a few at once, and deletes the messages of those that are written. A dead letter is
 // written once for each delivery, however often the call is repeated.
 func (q *Queue) putDeadLetters(ctx context.Context, s []driver.Settlement, deads []change, out []driver.Outcome) error {
-	var wg sync.WaitGroup
-	errs := make([]error, len(deads))
-	slots := make(chan struct{}, parallel)
+	items := make([]driver.Settlement, len(deads))
 	for i := range deads {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = q.putDeadLetter(ctx, &s[deads[i].at])
-		})
+		items[i] = s[deads[i].at]
+		items[i].Close = "" // see closeDeadLetters
 	}
-	wg.Wait()
+	errs := deadletter.Keep(ctx, q.dlq, items)
 	var written []change
 	now := q.o.clock()
 	for i := range deads {
@@ -114,18 +110,6 @@ func (q *Queue) putDeadLetters(ctx context.Context, s []driver.Settlement, deads
 	}
 	err := q.each(written, func(cs []change) error { return q.remove(ctx, cs, out) })
 	return errors.Join(append(errs, err)...)
-}
-
-func (q *Queue) putDeadLetter(ctx context.Context, s *driver.Settlement) error {
-	rc := s.Receipt.(*receipt)
-	if rc.DeadLetter() == s.DeadLetter.ID {
-		return nil
-	}
-	if err := q.dlq.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
-		return fmt.Errorf("put dead letter %s: %w", s.DeadLetter.ID, err)
-	}
-	rc.SetDeadLetter(s.DeadLetter.ID)
-	return nil
 }
 
 // Extend hides deliveries from others for visible from now, in whole seconds, and for 12 hours in all. SQS reports success

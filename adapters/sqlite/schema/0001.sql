@@ -43,7 +43,7 @@ CREATE TABLE semel_record (
   disposed     INTEGER NOT NULL,         -- 1: a person discarded the dead letter
   retry_at     INTEGER NOT NULL,
   created_at   INTEGER NOT NULL,
-  deliveries   TEXT    NOT NULL,         -- JSON array of the ids of deliveries that acquired the key
+  deliveries   BLOB,                     -- ids of deliveries that acquired the key, each after its length
   watermark    BLOB                      -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
 ) STRICT;
 CREATE UNIQUE INDEX semel_record_hash ON semel_record (hash);

@@ -13,10 +13,9 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// The window measure: expired records of 19 million keys, and a consumer that gets new keys and late duplicates. Batches go to
+// The window measure: expired records of many million keys, and a consumer that gets new keys and late duplicates. Batches go to
 // it and to a consumer of an empty database without a long-term period, in turn.
 const (
-	windowKeys  = 19_000_000
 	windowBatch = 10_000 // messages
 	windowLate  = 20     // every 20th of them is a late duplicate
 	windowPairs = 10

@@ -12,16 +12,16 @@ import (
 	"github.com/semel-dev/semel/bench/internal/load"
 )
 
-func windowMeasure(name, title string, run func(context.Context, *harness.Env) (harness.Sample, error)) harness.Measure {
+func windowMeasure(name, title string, keys int, run func(context.Context, *harness.Env) (harness.Sample, error)) harness.Measure {
 	return harness.Measure{
-		Name: name, Title: title, Kind: harness.Window, Unit: "expired keys", Long: true, N: windowKeys, Run: run,
+		Name: name, Title: title, Kind: harness.Window, Unit: "expired keys", Long: true, N: keys, Run: run,
 		Settings: "records claimed, completed and swept; LongTerm 400 days; Concurrency 1000, " +
 			"Batch 100, Committers 2; queue, records and effects in one database",
 	}
 }
 
 func sqliteWindow() harness.Measure {
-	return windowMeasure("semel-sqlite-window", "SQLite", func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
+	return windowMeasure("semel-sqlite-window", "SQLite", 19_000_000, func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
 		return withSQLite(ctx, e, func(large *sqlite.DB) (harness.Sample, error) {
 			return withSQLiteFile(ctx, e, "empty.db", func(empty *sqlite.DB) (s harness.Sample, err error) {
 				for _, db := range []*sqlite.DB{large, empty} {
@@ -52,7 +52,7 @@ func windowOfSQLite(db *sqlite.DB) *window {
 }
 
 func postgresWindow() harness.Measure {
-	return windowMeasure("semel-pg-window", "PostgreSQL", func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
+	return windowMeasure("semel-pg-window", "PostgreSQL", 5_000_000, func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
 		return withPostgres(ctx, e, func(d1 *harness.Database, large *postgres.DB) (harness.Sample, error) {
 			return withPostgres(ctx, e, func(d2 *harness.Database, empty *postgres.DB) (s harness.Sample, err error) {
 				var of [2]*window

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // mutant is a known way to get sagas wrong. It is planted between package steps and the model, or in the model; the
@@ -21,26 +22,24 @@ const (
 	mutNoTombstone
 	mutWriteBlind
 	mutStartedLate
-	mutants
 )
 
-// mistakes has the mutants' names, and the invariants of which each must violate one. If another invariant found it, that
-// would be an accident of the simulator.
-var mistakes = [...]struct{ name, breaks string }{
-	noMutant:          {"", ""},
-	mutLoserGoesOn:    {"saga: loser of a race goes on", "I15"},
-	mutRegisteredLate: {"saga: compensation registered late", "I20"},
-	mutForwardAgain:   {"saga: resume goes forward after compensation began", "I20"},
-	mutForwardOrder:   {"saga: undone in forward order", "I20"},
-	mutFailureDropped: {"saga: compensation failure dropped", "I20"},
-	mutHalfFailed:     {"saga: parked half undone, failed instead", "I20"},
-	mutNoTombstone:    {"saga: compensation without a tombstone", "I20"},
-	mutWriteBlind:     {"saga: step write without token compare", "I7"},
-	mutStartedLate:    {"saga: at-most-once step marked after its call", "I2'"},
+// mistakes has the mutants' names, and the invariants of which each must violate one.
+var mistakes = []virtual.Mistake{
+	noMutant:          {},
+	mutLoserGoesOn:    {Name: "loser of a race goes on", Invariants: "I15"},
+	mutRegisteredLate: {Name: "compensation registered late", Invariants: "I20"},
+	mutForwardAgain:   {Name: "resume goes forward after compensation began", Invariants: "I20"},
+	mutForwardOrder:   {Name: "undone in forward order", Invariants: "I20"},
+	mutFailureDropped: {Name: "compensation failure dropped", Invariants: "I20"},
+	mutHalfFailed:     {Name: "parked half undone, failed instead", Invariants: "I20"},
+	mutNoTombstone:    {Name: "compensation without a tombstone", Invariants: "I20"},
+	mutWriteBlind:     {Name: "step write without token compare", Invariants: "I7"},
+	mutStartedLate:    {Name: "at-most-once step marked after its call", Invariants: "I2'"},
 }
 
 // readMutated is what a read of the journal returns.
-func (w *world) readMutated(rows []driver.Step) []driver.Step {
+func (w *Simulation) readMutated(rows []driver.Step) []driver.Step {
 	switch w.mut {
 	case mutForwardAgain:
 		return slices.DeleteFunc(rows, func(s driver.Step) bool { return s.State == driver.RunCompensating })
@@ -54,7 +53,7 @@ func (w *world) readMutated(rows []driver.Step) []driver.Step {
 
 // writesMutated keeps writes back that should be durable first: they come with the attempt's next write. skip =
 // nothing is written now, and the result is Applied.
-func (w *world) writesMutated(r *runner, ws []driver.StepWrite) (out []driver.StepWrite, skip bool) {
+func (w *Simulation) writesMutated(r *runner, ws []driver.StepWrite) (out []driver.StepWrite, skip bool) {
 	var late driver.StepWriteKind
 	switch w.mut {
 	case mutRegisteredLate:

@@ -32,18 +32,18 @@ type plan struct {
 	stuck   int  // so often its compensation fails
 }
 
-func (w *world) drawPlan() []plan {
-	ps := make([]plan, 1+w.rnd.IntN(4))
+func (w *Simulation) drawPlan() []plan {
+	ps := make([]plan, 1+w.IntN(4))
 	for i := range ps {
 		ps[i] = plan{
-			name: string(rune('a' + i)), kind: kind(w.rnd.IntN(3)), undo: w.chance(800), probe: w.chance(700),
-			aborts: w.chance(200), applies: w.chance(500),
+			name: string(rune('a' + i)), kind: kind(w.IntN(3)), undo: w.Chance(800), probe: w.Chance(700),
+			aborts: w.Chance(200), applies: w.Chance(500),
 		}
-		if w.chance(300) {
-			ps[i].fails = w.rnd.IntN(4)
+		if w.Chance(300) {
+			ps[i].fails = w.IntN(4)
 		}
-		if w.chance(250) {
-			ps[i].stuck = 1 + w.rnd.IntN(7)
+		if w.Chance(250) {
+			ps[i].stuck = 1 + w.IntN(7)
 		}
 	}
 	return ps
@@ -80,14 +80,14 @@ type buffer struct {
 	n    int
 }
 
-func (o *outside) commit(w *world, epoch uint32, b *buffer) {
+func (o *outside) commit(w *Simulation, epoch uint32, b *buffer) {
 	if o.ledger[epoch] == nil {
 		o.ledger[epoch] = map[string]int{}
 	}
 	o.ledger[epoch][b.step] += b.n
-	w.say("database: %+d %s", b.n, b.step)
+	w.Log(-1, "database: %+d %s", b.n, b.step)
 	if n := o.ledger[epoch][b.step]; n < 0 || n > 1 {
-		w.fail("I2", "step %s has %d staged effects", b.step, n)
+		w.Fail("I2", -1, "step %s has %d staged effects", b.step, n)
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *runner) book(p *plan, key string) (result string, err error) {
 }
 
 // result is the error of a call that arrived.
-func (w *world) result(p *plan, key string, result *string) error {
+func (w *Simulation) result(p *plan, key string, result *string) error {
 	if *result == "" {
 		return errRefused
 	}
@@ -145,10 +145,10 @@ func (w *world) result(p *plan, key string, result *string) error {
 }
 
 // arrives is a request for an effect: its result, "" when it is refused.
-func (w *world) arrives(r *runner, p *plan, key string) string {
+func (w *Simulation) arrives(r *runner, p *plan, key string) string {
 	b := w.out.booking(key, p.name, r.hold.Epoch)
 	if b.undone || r.hold.Token <= b.refuses {
-		w.say("downstream: %s by token %d is refused", p.name, r.hold.Token)
+		w.Log(-1, "downstream: %s by token %d is refused", p.name, r.hold.Token)
 		return ""
 	}
 	if (p.aborts || w.out.tries[key] < p.fails) && !p.applies {
@@ -158,9 +158,9 @@ func (w *world) arrives(r *runner, p *plan, key string) string {
 		b.times++
 		w.stats.Effects++
 	}
-	w.say("downstream: %s by token %d, %d times now", p.name, r.hold.Token, b.times)
+	w.Log(-1, "downstream: %s by token %d, %d times now", p.name, r.hold.Token, b.times)
 	if b.times > 1 {
-		w.fail("I2'", "step %s, which runs at most once, happened %d times", p.name, b.times)
+		w.Fail("I2'", -1, "step %s, which runs at most once, happened %d times", p.name, b.times)
 	}
 	return "did " + key[:8]
 }
@@ -185,7 +185,7 @@ func (r *runner) probeOf(p *plan) steps.ProbeFunc[string] {
 			found, err = semel.ProbeNotApplied, nil
 		}
 		r.do(c)
-		w.say("token %d: probe of %s: %v %v", r.hold.Token, p.name, found, err)
+		w.Log(-1, "token %d: probe of %s: %v %v", r.hold.Token, p.name, found, err)
 		return v, found, err
 	}
 }
@@ -201,7 +201,7 @@ func (r *runner) cancelBooking(p *plan, u steps.Reversal) (err error) {
 	c.apply = func() {
 		err = nil
 		if fails {
-			w.say("downstream: %s cannot be cancelled now", p.name)
+			w.Log(-1, "downstream: %s cannot be cancelled now", p.name)
 			err = errBroken
 			return
 		}
@@ -210,7 +210,7 @@ func (r *runner) cancelBooking(p *plan, u steps.Reversal) (err error) {
 			return
 		}
 		b.undone = true
-		w.say("downstream: %s is cancelled", p.name)
+		w.Log(-1, "downstream: %s is cancelled", p.name)
 	}
 	r.do(c)
 	if w.mut == mutFailureDropped && !r.ghost {
@@ -220,7 +220,7 @@ func (r *runner) cancelBooking(p *plan, u steps.Reversal) (err error) {
 }
 
 // function is the function under test. A careless one goes on behind a failed step, and says that all is well.
-func (w *world) function(r *runner) steps.Func {
+func (w *Simulation) function(r *runner) steps.Func {
 	return func(ctx context.Context, run *steps.Run) error {
 		for i := range w.plan {
 			p := &w.plan[i]
@@ -232,7 +232,7 @@ func (w *world) function(r *runner) steps.Func {
 	}
 }
 
-func (w *world) runStep(ctx context.Context, run *steps.Run, r *runner, p *plan) error {
+func (w *Simulation) runStep(ctx context.Context, run *steps.Run, r *runner, p *plan) error {
 	var opts []steps.StepOption
 	f := func(_ context.Context, key string) (string, error) { return r.book(p, key) }
 	if p.undo && p.kind != staged {
@@ -249,12 +249,12 @@ func (w *world) runStep(ctx context.Context, run *steps.Run, r *runner, p *plan)
 		return w.runStaged(ctx, run, r, p)
 	}
 	if want := "did " + semel.EffectKey(r.hold, p.name)[:8]; err == nil && result != want {
-		w.fail("I11", "step %s came to %q, and its effect to %q", p.name, result, want)
+		w.Fail("I11", -1, "step %s came to %q, and its effect to %q", p.name, result, want)
 	}
 	return err
 }
 
-func (w *world) runStaged(ctx context.Context, run *steps.Run, r *runner, p *plan) error {
+func (w *Simulation) runStaged(ctx context.Context, run *steps.Run, r *runner, p *plan) error {
 	var opts []steps.StepOption
 	if p.undo {
 		opts = append(opts, steps.UndoInTx(func(_ context.Context, b *buffer, u steps.Reversal) error {

@@ -28,11 +28,15 @@ const (
 	fateKinds
 )
 
+var faultNames = []string{
+	"a crash before", "a crash after", "a request lost", "a response lost", "a late request", "a stall before", "a stall after",
+}
+
 var errNoResponse = errors.New("no response")
 
 // runner is an attempt: the function under test as a coroutine.
 type runner struct {
-	w        *world
+	w        *Simulation
 	hold     driver.Hold
 	failures int
 	wakes    time.Duration
@@ -57,8 +61,8 @@ type call struct {
 	decided bool             // its fate is: it goes on now
 }
 
-func newRunner(w *world, g driver.Grant) *runner {
-	r := &runner{w: w, hold: g.Hold, failures: g.Failures, wakes: w.now}
+func newRunner(w *Simulation, g driver.Grant) *runner {
+	r := &runner{w: w, hold: g.Hold, failures: g.Failures, wakes: w.Now}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	a := semel.NewAttempt(semel.Message{ID: "m"}, g, &store{r: r})
@@ -83,7 +87,7 @@ func (r *runner) do(c *call) {
 
 func (r *runner) sleep(ctx context.Context, d time.Duration) bool {
 	r.do(&call{what: "wait", waits: d})
-	if r.timedOut && !r.ghost && r.w.chance(300) {
+	if r.timedOut && !r.ghost && r.w.Chance(300) {
 		return false // the grace for the last writes has ended too
 	}
 	return !r.ghost && ctx.Err() == nil
@@ -107,7 +111,7 @@ func (r *runner) holds() bool { return r.w.rec.State == driver.InProgress && r.w
 func (r *runner) resume() {
 	w := r.w
 	if r.holds() {
-		w.rec, _ = driver.DecideExtend(w.rec, r.hold, lease, w.storeNow()) // the heartbeat
+		w.rec, _ = driver.DecideExtend(w.rec, r.hold, lease, w.Time()) // the heartbeat
 	}
 	if r.pending == nil {
 		c, ok := r.next()
@@ -120,7 +124,7 @@ func (r *runner) resume() {
 	c := r.pending
 	if c.waits > 0 && !c.decided {
 		c.decided = true
-		r.wakes = w.now + c.waits
+		r.wakes = w.Now + c.waits
 		return
 	}
 	f := fine
@@ -128,8 +132,8 @@ func (r *runner) resume() {
 		f = w.drawFate(c)
 	}
 	c.decided = true
-	if f == lostRequest && w.chance(300) {
-		w.say("token %d: its time is up", r.hold.Token)
+	if f == lostRequest && w.Chance(300) {
+		w.Log(-1, "token %d: its time is up", r.hold.Token)
 		r.timedOut = true
 		r.cancel(semel.ErrTimeout)
 	}
@@ -139,17 +143,17 @@ func (r *runner) resume() {
 		if f == crashAfter {
 			c.apply()
 		}
-		w.say("token %d crashes at: %s (carried out: %v)", r.hold.Token, c.what, f == crashAfter)
+		w.Log(-1, "token %d crashes at: %s (carried out: %v)", r.hold.Token, c.what, f == crashAfter)
 		r.gone()
 		return
 	case stallBefore:
 		w.stats.Stalls++
-		w.say("token %d stalls before: %s", r.hold.Token, c.what)
+		w.Log(-1, "token %d stalls before: %s", r.hold.Token, c.what)
 		r.stall()
 		return
 	case lostRequest, lostResponse, lateRequest:
 		w.stats.Lost++
-		w.say("token %d gets no response: %s", r.hold.Token, c.what)
+		w.Log(-1, "token %d gets no response: %s", r.hold.Token, c.what)
 		switch f {
 		case lostResponse:
 			c.apply()
@@ -171,8 +175,8 @@ func (r *runner) resume() {
 
 // stall stops the attempt past its lease. Its own deadline may have cancelled it by then.
 func (r *runner) stall() {
-	r.wakes = r.w.now + lease + time.Duration(r.w.rnd.Int64N(int64(4*lease)))
-	if r.w.chance(300) {
+	r.wakes = r.w.Now + lease + time.Duration(r.w.Int64N(int64(4*lease)))
+	if r.w.Chance(300) {
 		r.fenced = true
 		r.cancel(semel.ErrFenced)
 	}
@@ -186,18 +190,15 @@ func (r *runner) gone() {
 }
 
 // drawFate draws what happens to a call.
-func (w *world) drawFate(c *call) fate {
-	at := w.calls
-	w.calls++
+func (w *Simulation) drawFate(c *call) fate {
+	_, planted := w.Operation()
 	f := fine
 	switch {
-	case w.faultAt >= 0:
-		if at == w.faultAt {
-			f = w.faultKind
-		}
-	case !w.faultless && w.faults > 0 && w.chance(120):
+	case planted:
+		f = fate(w.Fault + 1)
+	case !w.Faultless && w.faults > 0 && w.Chance(120):
 		w.faults--
-		f = 1 + fate(w.rnd.IntN(int(fateKinds)-1))
+		f = 1 + fate(w.IntN(int(fateKinds)-1))
 	}
 	if c.apply == nil && f != crashBefore && f != stallBefore {
 		return fine // a wait can only be interrupted
@@ -244,7 +245,7 @@ func (s *store) WriteSteps(_ context.Context, h driver.Hold, ws ...driver.StepWr
 }
 
 // write decides and carries out writes.
-func (w *world) write(r *runner, h driver.Hold, ws []driver.StepWrite) driver.Outcome {
+func (w *Simulation) write(r *runner, h driver.Hold, ws []driver.StepWrite) driver.Outcome {
 	ws, skip := w.writesMutated(r, ws)
 	if skip {
 		return driver.Applied
@@ -259,10 +260,10 @@ func (w *world) write(r *runner, h driver.Hold, ws []driver.StepWrite) driver.Ou
 	case mutWriteBlind:
 		as = w.rec.Hold()
 	}
-	put, effects, o := driver.DecideSteps(w.rec, decided, as, ws, w.storeNow())
-	w.say("token %d: %s: %v", h.Token, textOf(ws), o)
+	put, effects, o := driver.DecideSteps(w.rec, decided, as, ws, w.Time())
+	w.Log(-1, "token %d: %s: %v", h.Token, textOf(ws), o)
 	if o == driver.Applied && w.rec.Hold() != h {
-		w.fail("I7", "a write of token %d was accepted while token %d holds the key", h.Token, w.rec.Token)
+		w.Fail("I7", -1, "a write of token %d was accepted while token %d holds the key", h.Token, w.rec.Token)
 	}
 	for _, p := range put {
 		i := slices.IndexFunc(rows, func(s driver.Step) bool { return s.Name == p.Name })

@@ -1,32 +1,25 @@
 package crew
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // Worker is a worker process, seen from the one that started it.
 type Worker struct {
-	Task Task
-	cmd  *exec.Cmd
-	in   io.Closer
-	done chan struct{} // closed when the process has ended and err is set
+	*process.Process
+	Task   Task
+	stderr process.Output
 
 	mu     sync.Mutex
 	last   Report
 	frozen bool
-	err    error
-	stderr tailBuffer
 }
 
 // Spawn starts a worker: this program again, which has to call MainIfWorker.
@@ -35,43 +28,27 @@ func Spawn(t Task) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write a worker's task: %w", err)
 	}
-	w := &Worker{Task: t, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
-	w.cmd.Env = append(os.Environ(), environment+"="+string(text))
-	w.cmd.Stderr = &w.stderr
-	if w.in, err = w.cmd.StdinPipe(); err != nil {
+	w := &Worker{Task: t, stderr: process.Output{Keep: 4096}}
+	cmd := process.Self(environment + "=" + string(text))
+	cmd.Stdout, cmd.Stderr = &process.Output{Keep: 1, Each: w.reported}, &w.stderr
+	if _, err := cmd.StdinPipe(); err != nil { // it closes when this process dies
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
+	if w.Process, err = process.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
-	if err := w.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a worker: %w", err)
-	}
-	go w.listen(out)
 	return w, nil
 }
 
-func (w *Worker) listen(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var r Report
-		if json.Unmarshal(lines.Bytes(), &r) == nil { // a killed worker's last line may be a part of one
-			w.mu.Lock()
-			w.last = r
-			w.mu.Unlock()
-		}
+func (w *Worker) reported(line string) {
+	var r Report
+	if json.Unmarshal([]byte(line), &r) != nil {
+		return
 	}
-	err := w.cmd.Wait()
 	w.mu.Lock()
-	if err != nil {
-		w.err = fmt.Errorf("worker %d (%s) ended with %w: %s", w.Pid(), w.Task.Mode, err, strings.TrimSpace(w.stderr.String()))
-	}
-	w.mu.Unlock()
-	close(w.done)
+	defer w.mu.Unlock()
+	w.last = r
 }
-
-// Pid is its process id.
-func (w *Worker) Pid() int { return w.cmd.Process.Pid }
 
 // Report is what it said last.
 func (w *Worker) Report() Report {
@@ -80,27 +57,19 @@ func (w *Worker) Report() Report {
 	return w.last
 }
 
-// Done is closed when the process has ended.
-func (w *Worker) Done() <-chan struct{} { return w.done }
-
 // Err is why the process ended; nil while it runs and after an orderly end.
 func (w *Worker) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
-// Kill ends it with SIGKILL and waits until it is gone. A frozen one dies too.
-func (w *Worker) Kill() {
-	_ = w.cmd.Process.Kill() // fails when it is gone already
-	<-w.done
+	if w.Running() || w.Wait() == nil {
+		return nil
+	}
+	return fmt.Errorf("worker %d (%s) ended with %w: %s", w.Pid(), w.Task.Mode, w.Wait(), strings.TrimSpace(w.stderr.String()))
 }
 
 // Freeze stops it with SIGSTOP: no timer runs, no connection breaks.
-func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP, true) }
+func (w *Worker) Freeze() error { return w.setFrozen(true, w.Process.Freeze) }
 
-// Thaw lets a frozen worker go on.
-func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT, false) }
+// Thaw lets a frozen worker continue.
+func (w *Worker) Thaw() error { return w.setFrozen(false, w.Process.Thaw) }
 
 // Frozen reports whether it is frozen.
 func (w *Worker) Frozen() bool {
@@ -109,50 +78,19 @@ func (w *Worker) Frozen() bool {
 	return w.frozen
 }
 
-func (w *Worker) signal(s syscall.Signal, frozen bool) error {
+func (w *Worker) setFrozen(frozen bool, signal func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.frozen = frozen
-	if err := w.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("send %v to worker %d: %w", s, w.Pid(), err)
-	}
-	return nil
+	return signal()
 }
 
 // Stop asks it to drain and waits. An error says that it ended otherwise than orderly; after two minutes it is killed.
 func (w *Worker) Stop() error {
-	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop worker %d: %w", w.Pid(), err)
+	if err := w.Process.Stop(2 * time.Minute); err != nil {
+		return fmt.Errorf("stop worker %d (%s): %w: %s", w.Pid(), w.Task.Mode, err, strings.TrimSpace(w.stderr.String()))
 	}
-	select {
-	case <-w.done:
-		return w.Err()
-	case <-time.After(2 * time.Minute):
-		w.Kill()
-		return fmt.Errorf("worker %d (%s) did not drain in two minutes", w.Pid(), w.Task.Mode)
-	}
-}
-
-// tailBuffer keeps the end of what is written to it.
-type tailBuffer struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if n := len(t.b); n > 4096 {
-		t.b = append(t.b[:0], t.b[n-4096:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tailBuffer) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
+	return nil
 }
 
 // Sleep waits, or returns when ctx is done.

@@ -19,7 +19,7 @@ const (
 var rows = []row{
 	{
 		name: "same name and input while it runs", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a, b := w.start("n", `{"a":1}`), w.start("n", `{"a":1}`)
 			w.say("%t", a == b && a != "")
@@ -28,7 +28,7 @@ var rows = []row{
 	},
 	{
 		name: "same name, another input, while it runs", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("n", `{"a":1}`)
 			w.start("n", `{"a":2}`)
@@ -36,7 +36,7 @@ var rows = []row{
 	},
 	{
 		name: "the same JSON in other bytes is another input", source: "not recorded: the reference says same input; byte for byte is the safe reading",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("n", `{"a":1}`)
 			w.start("n", `{"a": 1}`)
@@ -44,7 +44,7 @@ var rows = []row{
 	},
 	{
 		name: "same name and input when it was stopped", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.stop(w.start("n", `{}`))
 			w.start("n", `{}`)
@@ -52,7 +52,7 @@ var rows = []row{
 	},
 	{
 		name: "same name and input when it succeeded", source: startDoc, own: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{}`)
 			w.finish(a, fakesfn.Succeeded)
@@ -62,7 +62,7 @@ var rows = []row{
 	},
 	{
 		name: "a name is free 90 days after the end", source: startDoc, own: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{}`)
 			w.clock.Advance(30 * 24 * time.Hour)
@@ -76,7 +76,7 @@ var rows = []row{
 	},
 	{
 		name: "a name is not free while it runs", source: startDoc, own: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("n", `{}`)
 			w.clock.Advance(2 * fakesfn.NameKept)
@@ -85,7 +85,7 @@ var rows = []row{
 	},
 	{
 		name: "names are of a machine", source: startDoc + " (unique for account, Region and state machine)",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{}`)
 			w.machine("", "2")
@@ -95,7 +95,7 @@ var rows = []row{
 	},
 	{
 		name: "names tell case apart", source: "not recorded: names are compared as they are written",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a, b := w.start("n", `{}`), w.start("N", `{}`)
 			w.say("%t", a != b)
@@ -103,7 +103,7 @@ var rows = []row{
 	},
 	{
 		name: "no name", source: startDoc + " (a UUID)",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a, b := w.start("", `{}`), w.start("", `{}`)
 			w.say("%t", a != b)
@@ -111,7 +111,7 @@ var rows = []row{
 	},
 	{
 		name: "80 characters", source: startDoc + " (Maximum length of 80); not recorded: the code",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start(strings.Repeat("n", 80), `{}`)
 			w.start(strings.Repeat("n", 81), `{}`)
@@ -119,7 +119,7 @@ var rows = []row{
 	},
 	{
 		name: "characters that a name must not have", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			for _, bad := range strings.Split(`a b,<,>,{,},[,],?,*,",#,%,\,^,|,~,$,&,;,:,/`, ",") {
 				w.start(bad, `{}`)
@@ -131,21 +131,21 @@ var rows = []row{
 	},
 	{
 		name: "characters of other languages", source: startDoc + " (only those listed are forbidden)",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("auftrag-größe_1.2", `{}`)
 		}, want: "ok",
 	},
 	{
 		name: "input that is no JSON", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("n", `{"a":`)
 		}, want: "InvalidExecutionInput",
 	},
 	{
 		name: "input of 256 KiB", source: "../dg/service-quotas.html; not recorded: the code",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.start("a", `"`+strings.Repeat("x", 256<<10-2)+`"`)
 			w.start("b", `"`+strings.Repeat("x", 256<<10-1)+`"`)
@@ -153,7 +153,7 @@ var rows = []row{
 	},
 	{
 		name: "no such machine", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			w.arn = aws.String(*w.arn + "x")
 			w.start("n", `{}`)
@@ -163,7 +163,7 @@ var rows = []row{
 	},
 	{
 		name: "an ARN with a version or an alias", source: startDoc, own: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{}`)
 			w.arn = aws.String(*w.arn + ":PROD")
@@ -172,7 +172,7 @@ var rows = []row{
 	},
 	{
 		name: "EXPRESS machines start each time", source: startDoc,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine(express)
 			a, b := w.start("n", `{}`), w.start("n", `{}`)
 			w.say("%t %t", a != b, strings.Contains(a, ":express:"))
@@ -180,7 +180,7 @@ var rows = []row{
 	},
 	{
 		name: "EXPRESS executions cannot be asked for", source: "DescribeExecution.html, ListExecutions.html; not recorded: the code",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine(express)
 			w.describe(w.start("n", `{}`))
 			w.list("", 0)
@@ -188,7 +188,7 @@ var rows = []row{
 	},
 	{
 		name: "the type of a machine", source: "DescribeStateMachine.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			for i, kind := range []types.StateMachineType{"", express} {
 				w.machine(kind, []string{"a", "b"}[i])
 				out, err := w.c.DescribeStateMachine(w.Context(), &sfn.DescribeStateMachineInput{StateMachineArn: w.arn})
@@ -202,7 +202,7 @@ var rows = []row{
 	},
 	{
 		name: "describe", source: "DescribeExecution.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{"a": 1}`)
 			w.describe(a)
@@ -212,7 +212,7 @@ var rows = []row{
 	},
 	{
 		name: "stop", source: "StopExecution.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := w.start("n", `{}`)
 			w.stop(a)
@@ -222,7 +222,7 @@ var rows = []row{
 	},
 	{
 		name: "list", source: "ListExecutions.html (newest first)", own: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			for _, n := range []string{"a", "b", "c"} {
 				w.start(n, `{}`)
@@ -235,7 +235,7 @@ var rows = []row{
 	},
 	{
 		name: "create again", source: "CreateStateMachine.html (idempotent over name, definition and type)",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			a := *w.arn
 			w.machine("")
@@ -245,7 +245,7 @@ var rows = []row{
 	},
 	{
 		name: "delete", source: "DeleteStateMachine.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.machine("")
 			for range 2 {
 				_, err := w.c.DeleteStateMachine(w.Context(), &sfn.DeleteStateMachineInput{StateMachineArn: w.arn})

@@ -29,12 +29,12 @@ type row struct {
 	own bool
 	// moto is why moto_server responds differently, "" if it does not.
 	moto  string
-	steps func(*world)
+	steps func(*fixture)
 	want  string
 }
 
-// world is one service with the machine of a row, and what it returned.
-type world struct {
+// fixture is one service with the machine of a row, and what it returned.
+type fixture struct {
 	*testing.T
 	c     *sfn.Client
 	clock *awstest.Clock
@@ -44,7 +44,7 @@ type world struct {
 	said  []string
 }
 
-func (w *world) say(format string, args ...any) {
+func (w *fixture) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
@@ -64,7 +64,7 @@ func code(err error) string {
 const definition = `{"StartAt":"A","States":{"A":{"Type":"Pass","End":true}}}`
 
 // machine makes the row's machine, and records only a failure.
-func (w *world) machine(kind types.StateMachineType, name ...string) {
+func (w *fixture) machine(kind types.StateMachineType, name ...string) {
 	out, err := w.c.CreateStateMachine(w.Context(), &sfn.CreateStateMachineInput{
 		Name: aws.String(w.name + strings.Join(name, "")), Definition: aws.String(definition), Type: kind,
 		RoleArn: aws.String("arn:aws:iam::123456789012:role/any"),
@@ -77,7 +77,7 @@ func (w *world) machine(kind types.StateMachineType, name ...string) {
 }
 
 // start starts an execution and returns its ARN; it records "ok" or the error.
-func (w *world) start(name, input string) string {
+func (w *fixture) start(name, input string) string {
 	in := &sfn.StartExecutionInput{StateMachineArn: w.arn, Input: &input}
 	if name != "" {
 		in.Name = &name
@@ -91,7 +91,7 @@ func (w *world) start(name, input string) string {
 }
 
 // describe records state and input of an execution.
-func (w *world) describe(arn string) {
+func (w *fixture) describe(arn string) {
 	out, err := w.c.DescribeExecution(w.Context(), &sfn.DescribeExecutionInput{ExecutionArn: &arn})
 	if err != nil {
 		w.say("%s", code(err))
@@ -100,13 +100,13 @@ func (w *world) describe(arn string) {
 	w.say("%s %s", out.Status, *out.Input)
 }
 
-func (w *world) stop(arn string) {
+func (w *fixture) stop(arn string) {
 	_, err := w.c.StopExecution(w.Context(), &sfn.StopExecutionInput{ExecutionArn: &arn})
 	w.say("%s", code(err))
 }
 
 // list records the names, newest first.
-func (w *world) list(filter types.ExecutionStatus, most int32) {
+func (w *fixture) list(filter types.ExecutionStatus, most int32) {
 	in := &sfn.ListExecutionsInput{StateMachineArn: w.arn, StatusFilter: filter, MaxResults: most}
 	for {
 		out, err := w.c.ListExecutions(w.Context(), in)
@@ -126,7 +126,7 @@ func (w *world) list(filter types.ExecutionStatus, most int32) {
 	}
 }
 
-func (w *world) finish(arn, status string) {
+func (w *fixture) finish(arn, status string) {
 	if err := w.fake.Finish(arn, status, "x"); err != nil {
 		w.say("%v", err)
 	}
@@ -146,7 +146,7 @@ func TestDocumentedResponses(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			clock := awstest.Frozen(time.Unix(1_700_000_000, 0))
 			fake := fakesfn.New(fakesfn.Options{Clock: clock})
-			w := &world{T: t, c: sfn.NewFromConfig(awstest.Config(fake)), clock: clock, fake: fake, name: machineNameOf(r)}
+			w := &fixture{T: t, c: sfn.NewFromConfig(awstest.Config(fake)), clock: clock, fake: fake, name: machineNameOf(r)}
 			r.steps(w)
 			if got := strings.Join(w.said, " "); got != r.want {
 				t.Errorf("got  %s\nwant %s\nsource: %s", got, r.want, r.source)
@@ -165,7 +165,7 @@ func TestMotoAgrees(t *testing.T) {
 			continue
 		}
 		t.Run(r.name, func(t *testing.T) {
-			w := &world{T: t, c: client, name: machineNameOf(r)}
+			w := &fixture{T: t, c: client, name: machineNameOf(r)}
 			r.steps(w)
 			asked++
 			got := strings.Join(w.said, " ")

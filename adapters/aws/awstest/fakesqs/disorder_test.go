@@ -18,7 +18,7 @@ import (
 func disorderly(t *testing.T, seed uint64, name string, wait int32) string {
 	t.Helper()
 	s, c, url := newQueue(t, fakesqs.Options{Disorder: seed}, name, nil)
-	w := &world{T: t, c: c, url: url}
+	w := &fixture{T: t, c: c, url: url}
 	var sent []string
 	for i := range 12 {
 		sent = append(sent, fmt.Sprintf("%02d", i))

@@ -108,16 +108,16 @@ func TestNothingIsHandedToACallerWhoIsGone(t *testing.T) {
 
 // A long poll ends when a message becomes available, for whatever reason.
 func TestLongPollIsWokenBy(t *testing.T) {
-	for name, do := range map[string]func(w *world, h *string){
-		"a message that is put back": func(w *world, h *string) { w.hide(h, 0) },
-		"a group that is free again": func(w *world, h *string) { w.del(h) },
-		"the end of the queue":       func(w *world, _ *string) { w.drop() },
-		"a shorter delay":            func(w *world, h *string) { w.set("DelaySeconds", "0") },
+	for name, do := range map[string]func(w *fixture, h *string){
+		"a message that is put back": func(w *fixture, h *string) { w.hide(h, 0) },
+		"a group that is free again": func(w *fixture, h *string) { w.del(h) },
+		"the end of the queue":       func(w *fixture, _ *string) { w.drop() },
+		"a shorter delay":            func(w *fixture, h *string) { w.set("DelaySeconds", "0") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, c, url := newQueue(t, fakesqs.Options{}, "q.fifo", nil)
-				w := &world{T: t, c: c, fake: s, url: url}
+				w := &fixture{T: t, c: c, fake: s, url: url}
 				w.group("1", "a", "b")
 				h := handle(w.receive(most(1)))
 				if name == "a shorter delay" {
@@ -145,7 +145,7 @@ func TestLongPollIsWokenBy(t *testing.T) {
 func TestLongPollSeesAMoveAsItHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c, _ := newQueue(t, fakesqs.Options{}, "other", nil)
-		w := &world{T: t, c: c, fake: s, name: "q"}
+		w := &fixture{T: t, c: c, fake: s, name: "q"}
 		src, dead := w.pair("", 1)
 		w.url = dead
 		w.send("a")

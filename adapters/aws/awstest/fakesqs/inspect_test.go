@@ -108,7 +108,7 @@ func TestTooManyMessagesInFlight(t *testing.T) {
 			t.Fatalf("a short poll over the limit: %v", err)
 		}
 		_, c2, fifo := newQueue(t, fakesqs.Options{MaxInFlight: 1}, "q.fifo", nil)
-		w := &world{T: t, c: c2, url: fifo}
+		w := &fixture{T: t, c: c2, url: fifo}
 		w.group("1", "a", "b")
 		w.receive(most(1))
 		w.group("2", "x")

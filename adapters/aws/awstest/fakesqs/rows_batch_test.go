@@ -18,7 +18,7 @@ func entry(id, body string) types.SendMessageBatchRequestEntry {
 }
 
 // sendAll sends a batch and records which entries succeeded, and which failed with which code.
-func (w *world) sendAll(entries ...types.SendMessageBatchRequestEntry) {
+func (w *fixture) sendAll(entries ...types.SendMessageBatchRequestEntry) {
 	out, err := w.c.SendMessageBatch(w.Context(), &sqs.SendMessageBatchInput{QueueUrl: w.url, Entries: entries})
 	if err != nil {
 		w.say("%s", code(err))
@@ -30,7 +30,7 @@ func (w *world) sendAll(entries ...types.SendMessageBatchRequestEntry) {
 	w.failures(out.Failed)
 }
 
-func (w *world) failures(failed []types.BatchResultErrorEntry) {
+func (w *fixture) failures(failed []types.BatchResultErrorEntry) {
 	for _, e := range failed {
 		w.say("%s:%s:%t", *e.Id, *e.Code, e.SenderFault)
 	}
@@ -43,7 +43,7 @@ const prefix = "AWS.SimpleQueueService."
 var batchRows = []row{
 	{
 		name: "a batch of ten", source: api + "SendMessageBatch.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			var es []types.SendMessageBatchRequestEntry
 			for i := range 10 {
@@ -57,7 +57,7 @@ var batchRows = []row{
 	},
 	{
 		name: "an empty batch", source: api + "SendMessageBatch.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			_, err := w.c.SendMessageBatch(w.Context(), &sqs.SendMessageBatchInput{
 				QueueUrl: w.url, Entries: []types.SendMessageBatchRequestEntry{},
@@ -67,7 +67,7 @@ var batchRows = []row{
 	},
 	{
 		name: "ids that are not distinct or not valid", source: api + "SendMessageBatch.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.sendAll(entry("a", "1"), entry("a", "2"))
 			w.sendAll(entry("a:b", "1"))
@@ -77,7 +77,7 @@ var batchRows = []row{
 	},
 	{
 		name: "a batch of more than a mebibyte", source: guide + "quotas-messages.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.sendAll(entry("a", strings.Repeat("a", 1<<19)), entry("b", strings.Repeat("a", 1<<19)))
 			w.sendAll(entry("a", strings.Repeat("a", 1<<19)), entry("b", strings.Repeat("a", 1<<19+1)))
@@ -86,7 +86,7 @@ var batchRows = []row{
 	{
 		name: "entries fail alone", source: api + "SendMessageBatch.html",
 		moto: "it carries every character",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.sendAll(entry("a", "1"), entry("b", "\x01"), entry("c", "3"))
 			w.attribute(counts[0])
@@ -95,14 +95,14 @@ var batchRows = []row{
 	{
 		name: "an entry too long for its queue", source: "recorded: InvalidParameterValue of that entry",
 		moto: "it refuses the whole batch",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "MaximumMessageSize", "1024")
 			w.sendAll(entry("a", "1"), entry("b", strings.Repeat("a", 1025)))
 		}, want: "a:ok b:InvalidParameterValue:true",
 	},
 	{
 		name: "a batch of deletes", source: api + "DeleteMessageBatch.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -120,7 +120,7 @@ var batchRows = []row{
 	},
 	{
 		name: "a batch of changes of visibility", source: api + "ChangeMessageVisibilityBatch.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())

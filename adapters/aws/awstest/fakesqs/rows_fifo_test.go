@@ -17,7 +17,7 @@ func attemptID(id string) func(*sqs.ReceiveMessageInput) {
 var groupRows = []row{
 	{
 		name: "fifo in order, many of a group in one receive", source: guide + "FIFO-queues-understanding-logic.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			w.group("2", "x")
@@ -28,7 +28,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo group is blocked until all is deleted", source: guide + "FIFO-queues-understanding-logic.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			h := handle(w.receive(most(1)))
@@ -39,7 +39,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo message comes again before those behind it", source: guide + "FIFO-queues-understanding-logic.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			w.receive(most(1))
@@ -49,7 +49,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo message put back with a delay blocks its group", source: api + "ChangeMessageVisibility.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			w.hide(handle(w.receive(most(1))), 60)
@@ -63,7 +63,7 @@ var groupRows = []row{
 		// The guide says that nothing of a group comes while any of it is invisible: Strict.
 		name:   "fifo message put back while a later one is in flight",
 		source: "recorded: messages before the one in flight are delivered",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b", "c")
 			w.hide(handle(w.receive(most(2))), 0)
@@ -72,7 +72,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo delete after the timeout", source: guide + "FIFO-queues-exactly-once-processing.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a")
 			h := handle(w.receive())
@@ -85,7 +85,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo delete twice", source: api + "DeleteMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a")
 			h := handle(w.receive())
@@ -95,7 +95,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo needs a group, and an id or the content's", source: api + "SendMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.send("a")
 			w.send("a", inGroup("1"))
@@ -107,14 +107,14 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo has no delay of a message", source: api + "SendMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.send("a", inGroup("1"), dedup("x"), delay(2))
 		}, want: "InvalidParameterValue",
 	},
 	{
 		name: "fifo delay of the queue, also a later one", source: guide + "sqs-delay-queues.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo("DelaySeconds", "10")
 			w.group("1", "a")
 			w.receive()
@@ -127,7 +127,7 @@ var groupRows = []row{
 	},
 	{
 		name: "fifo name and attribute belong together", source: api + "CreateQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "FifoQueue", "true")
 			w.queue(".fifo")
 			w.queue("", "ContentBasedDeduplication", "true")
@@ -138,7 +138,7 @@ var groupRows = []row{
 var dedupRows = []row{
 	{
 		name: "fifo deduplication by id", source: guide + "using-messagededuplicationid-property.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			first := w.send("a", inGroup("1"), dedup("x"))
 			again := w.send("b", inGroup("2"), dedup("x"))
@@ -153,7 +153,7 @@ var dedupRows = []row{
 	},
 	{
 		name: "fifo deduplication by content ignores attributes", source: guide + "using-messagededuplicationid-property.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo("ContentBasedDeduplication", "true")
 			w.send("a", inGroup("1"))
 			w.send("a", inGroup("1"), with(map[string]types.MessageAttributeValue{"k": text("v")}))
@@ -165,7 +165,7 @@ var dedupRows = []row{
 	},
 	{
 		name: "fifo deduplication in the group", source: guide + "high-throughput-fifo.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo("DeduplicationScope", "messageGroup", "FifoThroughputLimit", "perMessageGroupId")
 			w.send("a", inGroup("1"), dedup("x"))
 			w.send("b", inGroup("1"), dedup("x"))
@@ -175,7 +175,7 @@ var dedupRows = []row{
 	},
 	{
 		name: "fifo sequence numbers grow", source: api + "SendMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			a, b := w.send("a", inGroup("1"), dedup("a")), w.send("b", inGroup("2"), dedup("b"))
 			w.say("%d %t", len(*a.SequenceNumber), *a.SequenceNumber < *b.SequenceNumber)
@@ -189,7 +189,7 @@ const attempts = guide + "using-receiverequestattemptid-request-parameter.html"
 var attemptRows = []row{
 	{
 		name: "fifo receive repeated with its attempt id", source: attempts, clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			first := handle(w.receive(attemptID("x")))
@@ -203,7 +203,7 @@ var attemptRows = []row{
 	},
 	{
 		name: "fifo receive is not repeated once a message was touched", source: attempts,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			w.hide(handle(w.receive(attemptID("x"))), 60)
@@ -212,7 +212,7 @@ var attemptRows = []row{
 	},
 	{
 		name: "fifo receive is not repeated after a delete", source: attempts,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a", "b")
 			w.del(handle(w.receive(attemptID("x"))))
@@ -221,7 +221,7 @@ var attemptRows = []row{
 	},
 	{
 		name: "fifo receive is repeated for five minutes", source: attempts, clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.fifo()
 			w.group("1", "a")
 			w.receive(attemptID("x"), visibility(1000))

@@ -25,7 +25,7 @@ func delay(n int32) func(*sqs.SendMessageInput) {
 var messageRows = []row{
 	{
 		name: "a body of every legal kind", source: api + "SendMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("\t\n\r ~\u00e9\u2028\ufffd\U0001F600<&>\"")
 			w.receive()
@@ -33,7 +33,7 @@ var messageRows = []row{
 	},
 	{
 		name: "characters that SQS does not carry", source: api + "SendMessage.html", moto: "it carries every character",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			for _, c := range []string{"\x00", "\x0b", "\x1f", "\ufffe", "\uffff"} {
 				w.send("a" + c)
@@ -42,14 +42,14 @@ var messageRows = []row{
 	},
 	{
 		name: "an empty body", source: "recorded: MissingParameter", moto: "it takes an empty body",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("")
 		}, want: "MissingParameter",
 	},
 	{
 		name: "the greatest message", source: guide + "quotas-messages.html", moto: "attributes do not count there",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.say("%d", len(*w.send(strings.Repeat("a", 1<<20)).MessageId))
 			w.send(strings.Repeat("a", 1<<20+1))
@@ -59,7 +59,7 @@ var messageRows = []row{
 	},
 	{
 		name: "a queue with smaller messages", source: api + "SetQueueAttributes.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "MaximumMessageSize", "1024")
 			w.send(strings.Repeat("a", 1024))
 			w.send(strings.Repeat("a", 1025))
@@ -67,7 +67,7 @@ var messageRows = []row{
 	},
 	{
 		name: "attributes of every type", source: guide + "sqs-message-metadata.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", with(map[string]types.MessageAttributeValue{
 				"s": text("é"), "n": {DataType: aws.String("Number.int"), StringValue: aws.String("1.50")},
@@ -82,7 +82,7 @@ var messageRows = []row{
 	{
 		name: "attributes that are refused", source: guide + "sqs-message-metadata.html",
 		moto: "it looks at the characters of names only, not at prefixes, periods and length",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			for _, name := range []string{"a b", ".a", "a.", "a..b", "AWS.x", "amazon.x", strings.Repeat("a", 257)} {
 				w.send("a", with(map[string]types.MessageAttributeValue{name: text("1")}))
@@ -92,7 +92,7 @@ var messageRows = []row{
 	{
 		name: "an attribute without value or with another type", source: "recorded: InvalidParameterValue",
 		moto: "it refuses one of the two only",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", with(map[string]types.MessageAttributeValue{"a": text("")}))
 			w.send("a", with(map[string]types.MessageAttributeValue{"a": {DataType: aws.String("Colour"), StringValue: aws.String("red")}}))
@@ -100,7 +100,7 @@ var messageRows = []row{
 	},
 	{
 		name: "numbers in attributes", source: "recorded: InvalidParameterValue", moto: "it looks at no number",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			for _, n := range []string{"1", "-1.5e+3", ".5", "7.", "1a", "0x1", "1_0", "-", "NaN", " 1"} {
 				out := w.send(n, with(map[string]types.MessageAttributeValue{
@@ -114,7 +114,7 @@ var messageRows = []row{
 	},
 	{
 		name: "eleven attributes", source: guide + "sqs-message-metadata.html", moto: "it takes any number",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			all := map[string]types.MessageAttributeValue{}
 			for _, c := range "abcdefghij" {
@@ -128,7 +128,7 @@ var messageRows = []row{
 	},
 	{
 		name: "attributes by name and prefix", source: api + "ReceiveMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			for _, want := range []string{"All", ".*", "bar.*", "foo", "none"} {
 				w.send(want, with(map[string]types.MessageAttributeValue{"foo": text("1"), "bar.a": text("1"), "bar.b": text("1")}))
@@ -143,7 +143,7 @@ var messageRows = []row{
 var moreMessageRows = []row{
 	{
 		name: "system attributes", source: api + "ReceiveMessage.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", func(in *sqs.SendMessageInput) {
 				in.MessageSystemAttributes = map[string]types.MessageSystemAttributeValue{
@@ -162,7 +162,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "system attributes by their old name", source: api + "ReceiveMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			for _, m := range w.receive(func(in *sqs.ReceiveMessageInput) {
@@ -175,7 +175,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "delays", source: guide + "sqs-message-timers.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "DelaySeconds", "10")
 			w.send("queue's")
 			w.send("own", delay(20))
@@ -189,7 +189,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "a delay out of range", source: api + "SendMessage.html", moto: "it takes a negative delay",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", delay(901))
 			w.send("a", delay(-1))
@@ -198,14 +198,14 @@ var moreMessageRows = []row{
 	{
 		name: "a deduplication id on a standard queue", source: "recorded: InvalidParameterValue",
 		moto: "it takes one and ignores it",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", dedup("x"))
 		}, want: "InvalidParameterValue",
 	},
 	{
 		name: "a group on a standard queue", source: guide + "sqs-fair-queues.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a", inGroup("tenant"))
 			w.receive()
@@ -213,7 +213,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "parameters of a receive out of range", source: api + "ReceiveMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.receive(most(11))
 			w.receive(most(-1))
@@ -223,7 +223,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "one message unless more are asked for", source: api + "ReceiveMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			w.send("b")
@@ -232,7 +232,7 @@ var moreMessageRows = []row{
 	},
 	{
 		name: "three receives put a message to the back", source: guide + "sqs-dead-letter-queues.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "VisibilityTimeout", "1")
 			w.send("a")
 			w.send("b")

@@ -22,19 +22,19 @@ func status(err error) int {
 	return http.StatusOK
 }
 
-func (w *world) set(name, value string) {
+func (w *fixture) set(name, value string) {
 	_, err := w.c.SetQueueAttributes(w.Context(), &sqs.SetQueueAttributesInput{
 		QueueUrl: w.url, Attributes: map[string]string{name: value},
 	})
 	w.say("%s", code(err))
 }
 
-func (w *world) purge() {
+func (w *fixture) purge() {
 	_, err := w.c.PurgeQueue(w.Context(), &sqs.PurgeQueueInput{QueueUrl: w.url})
 	w.say("%s", code(err))
 }
 
-func (w *world) drop() {
+func (w *fixture) drop() {
 	_, err := w.c.DeleteQueue(w.Context(), &sqs.DeleteQueueInput{QueueUrl: w.url})
 	w.say("%s", code(err))
 }
@@ -43,25 +43,25 @@ func (w *world) drop() {
 var queueRows = []row{
 	{
 		name: "create again with the same attributes", source: api + "CreateQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			a, b, c := w.queue("", "DelaySeconds", "7"), w.queue("", "DelaySeconds", "7"), w.queue("")
 			w.say("%t %t", *a == *b, *a == *c)
 		}, want: "true true",
 	},
 	{
 		name: "create again with other attributes", source: api + "CreateQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "DelaySeconds", "7")
 			w.queue("", "DelaySeconds", "8")
 		}, want: "QueueAlreadyExists",
 	},
 	{
 		name: "create with a bad name", source: api + "CreateQueue.html",
-		steps: func(w *world) { w.queue(" x") }, want: "InvalidParameterValue",
+		steps: func(w *fixture) { w.queue(" x") }, want: "InvalidParameterValue",
 	},
 	{
 		name: "create within a minute of the delete", source: api + "DeleteQueue.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.drop()
 			w.queue("")
@@ -73,7 +73,7 @@ var queueRows = []row{
 	{
 		name: "attributes out of range", source: api + "CreateQueue.html",
 		moto: "it stores values out of range",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			for _, p := range []string{
 				"VisibilityTimeout=43201", "DelaySeconds=901", "MessageRetentionPeriod=59", "MessageRetentionPeriod=1209601",
@@ -87,21 +87,21 @@ var queueRows = []row{
 	{
 		name: "an attribute that does not exist", source: api + "SetQueueAttributes.html",
 		moto: "it stores any attribute",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.set("Colour", "red")
 		}, want: "InvalidAttributeName",
 	},
 	{
 		name: "defaults", source: api + "CreateQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.attribute("VisibilityTimeout", "DelaySeconds", "MessageRetentionPeriod", "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds")
 		}, want: "30 0 345600 1048576 0",
 	},
 	{
 		name: "a queue that does not exist", source: api + "GetQueueUrl.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			_, err := w.c.GetQueueUrl(w.Context(), &sqs.GetQueueUrlInput{QueueName: &w.name})
 			var typed *types.QueueDoesNotExist
 			w.say("%s %d %t", code(err), status(err), errors.As(err, &typed))
@@ -109,7 +109,7 @@ var queueRows = []row{
 	},
 	{
 		name: "a name instead of a queue's URL", source: api + "SendMessage.html", moto: "it takes the last part of anything",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			url := *w.queue("")
 			w.url = &w.name
 			w.send("a")
@@ -120,7 +120,7 @@ var queueRows = []row{
 	},
 	{
 		name: "messages to a queue that was deleted", source: api + "DeleteQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.drop()
 			w.send("a")
@@ -129,7 +129,7 @@ var queueRows = []row{
 	},
 	{
 		name: "listing by prefix and page", source: api + "ListQueues.html", moto: "it gives all queues on one page",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("-1")
 			w.queue("-2")
 			w.queue("-3")
@@ -153,7 +153,7 @@ var queueRows = []row{
 var moreQueueRows = []row{
 	{
 		name: "counts of messages", source: guide + "sqs-resources-required-process-messages.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			w.send("b")
@@ -164,7 +164,7 @@ var moreQueueRows = []row{
 	},
 	{
 		name: "purge removes messages in flight and delayed ones too", source: api + "PurgeQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			w.send("b", func(in *sqs.SendMessageInput) { in.DelaySeconds = 60 })
@@ -175,7 +175,7 @@ var moreQueueRows = []row{
 	},
 	{
 		name: "purge twice in a minute", source: api + "PurgeQueue.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.purge()
 			w.purge()
@@ -185,7 +185,7 @@ var moreQueueRows = []row{
 	},
 	{
 		name: "tags", source: api + "TagQueue.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			_, err := w.c.TagQueue(w.Context(), &sqs.TagQueueInput{QueueUrl: w.url, Tags: map[string]string{"a": "1", "b": "2"}})
 			w.say("%s", code(err))
@@ -205,7 +205,7 @@ var moreQueueRows = []row{
 	},
 	{
 		name: "retention ends", source: api + "SetQueueAttributes.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "MessageRetentionPeriod", "60")
 			w.send("a")
 			w.pass(59 * time.Second)
@@ -216,7 +216,7 @@ var moreQueueRows = []row{
 	},
 	{
 		name: "retention ends for a message in flight", source: guide + "sqs-basic-architecture.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("", "MessageRetentionPeriod", "60")
 			w.send("a")
 			h := handle(w.receive(visibility(600)))

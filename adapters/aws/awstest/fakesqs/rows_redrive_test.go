@@ -15,7 +15,7 @@ func policy(arn string, most int) string {
 }
 
 // pair makes a queue with a dead-letter queue, and stays at the source queue.
-func (w *world) pair(suffix string, most int, pairs ...string) (source, dead *string) {
+func (w *fixture) pair(suffix string, most int, pairs ...string) (source, dead *string) {
 	if suffix == ".fifo" {
 		pairs = append(pairs, "FifoQueue", "true")
 	}
@@ -25,7 +25,7 @@ func (w *world) pair(suffix string, most int, pairs ...string) (source, dead *st
 }
 
 // deadLetter receives a message and returns it until it is a dead letter.
-func (w *world) deadLetter(most int) {
+func (w *fixture) deadLetter(most int) {
 	for range most {
 		w.hide(handle(w.receive()), 0)
 	}
@@ -36,7 +36,7 @@ func (w *world) deadLetter(most int) {
 var redriveRows = []row{
 	{
 		name: "moved when it would be received once more", source: guide + "sqs-dead-letter-queues.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			_, dead := w.pair("", 2)
 			id := *w.send("a").MessageId
 			w.deadLetter(2)
@@ -48,7 +48,7 @@ var redriveRows = []row{
 	},
 	{
 		name: "a dead letter names its source queue", source: api + "ReceiveMessage.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			src, dead := w.pair("", 1)
 			w.send("a")
 			w.deadLetter(1)
@@ -61,7 +61,7 @@ var redriveRows = []row{
 	},
 	{
 		name: "a dead letter keeps its age", source: guide + "sqs-dead-letter-queues.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			_, dead := w.pair("", 1, "MessageRetentionPeriod", "100")
 			w.send("a")
 			w.pass(90 * time.Second)
@@ -74,7 +74,7 @@ var redriveRows = []row{
 	},
 	{
 		name: "fifo dead letter starts its age anew and frees its group", source: guide + "sqs-dead-letter-queues.html", clock: true, moto: "fifo",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			_, dead := w.pair(".fifo", 1, "MessageRetentionPeriod", "100")
 			w.group("1", "a", "b")
 			w.pass(90 * time.Second)
@@ -87,7 +87,7 @@ var redriveRows = []row{
 	},
 	{
 		name: "the dead-letter queue of a FIFO queue is one", source: guide + "sqs-dead-letter-queues.html", moto: "fifo",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			arn := w.arn(w.queue("-dead"))
 			w.fifo("RedrivePolicy", policy(arn, 1))
 		}, want: "InvalidAttributeValue",
@@ -95,7 +95,7 @@ var redriveRows = []row{
 	{
 		name: "redrive policies that are refused", source: api + "SetQueueAttributes.html",
 		moto: "it accepts any count, and returns 500 for invalid JSON",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			arn := w.arn(w.queue(""))
 			w.set("RedrivePolicy", policy(arn, 0))
 			w.set("RedrivePolicy", policy(arn, 1001))
@@ -106,14 +106,14 @@ var redriveRows = []row{
 	},
 	{
 		name: "redrive allow policy", source: api + "SetQueueAttributes.html", moto: "it does not keep to it",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			dead := w.arn(w.queue("-dead", "RedriveAllowPolicy", `{"redrivePermission":"denyAll"}`))
 			w.queue("", "RedrivePolicy", policy(dead, 1))
 		}, want: "InvalidAttributeValue",
 	},
 	{
 		name: "sources of a dead-letter queue", source: api + "ListDeadLetterSourceQueues.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			src, dead := w.pair("", 1)
 			out, err := w.c.ListDeadLetterSourceQueues(w.Context(), &sqs.ListDeadLetterSourceQueuesInput{QueueUrl: dead})
 			if err != nil {
@@ -124,7 +124,7 @@ var redriveRows = []row{
 	},
 }
 
-func (w *world) startMove(arn, to string, rate int32) *string {
+func (w *fixture) startMove(arn, to string, rate int32) *string {
 	in := &sqs.StartMessageMoveTaskInput{SourceArn: &arn}
 	if to != "" {
 		in.DestinationArn = &to
@@ -140,7 +140,7 @@ func (w *world) startMove(arn, to string, rate int32) *string {
 	return out.TaskHandle
 }
 
-func (w *world) tasks(arn string) {
+func (w *fixture) tasks(arn string) {
 	out, err := w.c.ListMessageMoveTasks(w.Context(), &sqs.ListMessageMoveTasksInput{SourceArn: &arn, MaxResults: aws.Int32(10)})
 	if err != nil {
 		w.say("%s", code(err))
@@ -155,7 +155,7 @@ func (w *world) tasks(arn string) {
 var moveRows = []row{
 	{
 		name: "moved messages are new", source: guide + "sqs-configure-dead-letter-queue-redrive.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			src, dead := w.pair("", 1)
 			id := *w.send("a", with(map[string]types.MessageAttributeValue{"k": text("v")})).MessageId
 			w.deadLetter(1)
@@ -172,7 +172,7 @@ var moveRows = []row{
 	},
 	{
 		name: "moved at a rate, and cancelled", source: api + "CancelMessageMoveTask.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			src, dead := w.pair("", 1)
 			w.url = dead
 			for range 5 {
@@ -196,7 +196,7 @@ var moveRows = []row{
 	},
 	{
 		name: "moves that are refused", source: "recorded",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			_, dead := w.pair("", 1)
 			arn := w.arn(dead)
 			w.startMove(arn+"-none", "", 0)

@@ -12,7 +12,7 @@ import (
 var visibilityRows = []row{
 	{
 		name: "hidden until the timeout ends", source: guide + "sqs-visibility-timeout.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			w.receive()
@@ -24,7 +24,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "a receive with its own timeout", source: api + "ReceiveMessage.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			w.receive(visibility(100))
@@ -36,7 +36,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "put back at once", source: guide + "sqs-visibility-timeout.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -47,7 +47,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "extended, counted from the call", source: api + "ChangeMessageVisibility.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -65,7 +65,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "twelve hours from the receive are the limit", source: guide + "sqs-visibility-timeout.html", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -82,7 +82,7 @@ var visibilityRows = []row{
 	{
 		// The reference lists MessageNotInflight. The service was recorded to return 200 and to do nothing.
 		name: "extended after the timeout", source: "recorded: 200, and nothing happens", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -93,7 +93,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "an old handle extends the new holder's delivery", source: "recorded: 200", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -106,7 +106,7 @@ var visibilityRows = []row{
 	},
 	{
 		name: "an old handle puts back what another holds", source: "recorded: 200", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -119,7 +119,7 @@ var visibilityRows = []row{
 	{
 		// The reference says that nothing is deleted, and that the call succeeds; both happen (Options.KeepStaleDeletes).
 		name: "an old handle deletes what another holds", source: "recorded: deleted", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -134,7 +134,7 @@ var visibilityRows = []row{
 var moreVisibilityRows = []row{
 	{
 		name: "deleted after the timeout", source: "recorded: deleted", clock: true,
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -145,7 +145,7 @@ var moreVisibilityRows = []row{
 	},
 	{
 		name: "deleted twice", source: api + "DeleteMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -157,7 +157,7 @@ var moreVisibilityRows = []row{
 	{
 		name: "extended after the delete", source: "recorded: InvalidParameterValue",
 		moto: "it does not know the handle any more",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			h := handle(w.receive())
@@ -167,7 +167,7 @@ var moreVisibilityRows = []row{
 	},
 	{
 		name: "a handle that never was one", source: api + "DeleteMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.del(aws.String("garbage"))
 			w.hide(aws.String("garbage"), 1)
@@ -175,7 +175,7 @@ var moreVisibilityRows = []row{
 	},
 	{
 		name: "the handle of another queue", source: api + "DeleteMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("-1")
 			w.send("a")
 			h := handle(w.receive())
@@ -185,7 +185,7 @@ var moreVisibilityRows = []row{
 	},
 	{
 		name: "handles differ from receive to receive", source: api + "DeleteMessage.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			w.send("a")
 			first := handle(w.receive())
@@ -196,7 +196,7 @@ var moreVisibilityRows = []row{
 	},
 	{
 		name: "errors have their types", source: api + "ChangeMessageVisibility.html",
-		steps: func(w *world) {
+		steps: func(w *fixture) {
 			w.queue("")
 			_, err := w.c.DeleteMessage(w.Context(), deletion(w.url, "garbage"))
 			var typed *types.ReceiptHandleIsInvalid

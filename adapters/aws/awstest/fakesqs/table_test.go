@@ -31,7 +31,7 @@ type row struct {
 	// moto is why moto_server responds differently, "" if it does not; "fifo" marks the rows of FIFO queues, which do not
 	// run there.
 	moto  string
-	steps func(*world)
+	steps func(*fixture)
 	want  string
 	// strict is the result in mode Strict, "" if it is the same.
 	strict string
@@ -42,8 +42,8 @@ const (
 	guide = "SQSDeveloperGuide/"
 )
 
-// world is one service with the queue of a row, and what it returned.
-type world struct {
+// fixture is one service with the queue of a row, and what it returned.
+type fixture struct {
 	*testing.T
 	c     *sqs.Client
 	clock *awstest.Clock
@@ -53,7 +53,7 @@ type world struct {
 	said  []string
 }
 
-func (w *world) say(format string, args ...any) {
+func (w *fixture) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
@@ -71,7 +71,7 @@ func code(err error) string {
 }
 
 // queue makes the row's queue, and records only a failure. Attributes are pairs.
-func (w *world) queue(suffix string, pairs ...string) *string {
+func (w *fixture) queue(suffix string, pairs ...string) *string {
 	w.Helper()
 	in := &sqs.CreateQueueInput{QueueName: aws.String(w.name + suffix), Attributes: map[string]string{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -86,11 +86,11 @@ func (w *world) queue(suffix string, pairs ...string) *string {
 	return out.QueueUrl
 }
 
-func (w *world) fifo(pairs ...string) *string {
+func (w *fixture) fifo(pairs ...string) *string {
 	return w.queue(".fifo", append([]string{"FifoQueue", "true"}, pairs...)...)
 }
 
-func (w *world) arn(url *string) string {
+func (w *fixture) arn(url *string) string {
 	w.Helper()
 	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{
 		QueueUrl: url, AttributeNames: []types.QueueAttributeName{"QueueArn"},
@@ -101,7 +101,7 @@ func (w *world) arn(url *string) string {
 	return out.Attributes["QueueArn"]
 }
 
-func (w *world) send(body string, more ...func(*sqs.SendMessageInput)) *sqs.SendMessageOutput {
+func (w *fixture) send(body string, more ...func(*sqs.SendMessageInput)) *sqs.SendMessageOutput {
 	in := &sqs.SendMessageInput{QueueUrl: w.url, MessageBody: &body}
 	for _, f := range more {
 		f(in)
@@ -115,7 +115,7 @@ func (w *world) send(body string, more ...func(*sqs.SendMessageInput)) *sqs.Send
 }
 
 // group sends to a group of a FIFO queue.
-func (w *world) group(group string, bodies ...string) {
+func (w *fixture) group(group string, bodies ...string) {
 	for _, b := range bodies {
 		w.send(b, inGroup(group), dedup(b))
 	}
@@ -130,7 +130,7 @@ func dedup(id string) func(*sqs.SendMessageInput) {
 }
 
 // receive receives up to ten messages and records their bodies, "-" for none.
-func (w *world) receive(more ...func(*sqs.ReceiveMessageInput)) []types.Message {
+func (w *fixture) receive(more ...func(*sqs.ReceiveMessageInput)) []types.Message {
 	in := &sqs.ReceiveMessageInput{
 		QueueUrl: w.url, MaxNumberOfMessages: 10, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"},
 		MessageAttributeNames: []string{"All"},
@@ -170,22 +170,22 @@ func handle(ms []types.Message) *string {
 	return ms[0].ReceiptHandle
 }
 
-func (w *world) del(handle *string) {
+func (w *fixture) del(handle *string) {
 	_, err := w.c.DeleteMessage(w.Context(), &sqs.DeleteMessageInput{QueueUrl: w.url, ReceiptHandle: handle})
 	w.say("%s", code(err))
 }
 
-func (w *world) hide(handle *string, seconds int32) {
+func (w *fixture) hide(handle *string, seconds int32) {
 	_, err := w.c.ChangeMessageVisibility(w.Context(), &sqs.ChangeMessageVisibilityInput{
 		QueueUrl: w.url, ReceiptHandle: handle, VisibilityTimeout: seconds,
 	})
 	w.say("%s", code(err))
 }
 
-func (w *world) pass(d time.Duration) { w.clock.Advance(d) }
+func (w *fixture) pass(d time.Duration) { w.clock.Advance(d) }
 
 // attribute records attributes of the queue.
-func (w *world) attribute(names ...types.QueueAttributeName) {
+func (w *fixture) attribute(names ...types.QueueAttributeName) {
 	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: names})
 	if err != nil {
 		w.say("%s", code(err))
@@ -228,7 +228,7 @@ func TestDocumentedResponses(t *testing.T) {
 				t.Run(r.name, func(t *testing.T) {
 					clock := awstest.Frozen(time.Unix(1_700_000_000, 0))
 					fake := fakesqs.New(fakesqs.Options{Clock: clock, Mode: mode})
-					w := &world{T: t, c: sqs.NewFromConfig(awstest.Config(fake)), clock: clock, fake: fake, name: queueNameOf(r)}
+					w := &fixture{T: t, c: sqs.NewFromConfig(awstest.Config(fake)), clock: clock, fake: fake, name: queueNameOf(r)}
 					want := r.want
 					if mode == fakesqs.Strict && r.strict != "" {
 						want = r.strict
@@ -253,7 +253,7 @@ func TestMotoAgrees(t *testing.T) {
 			continue
 		}
 		t.Run(r.name, func(t *testing.T) {
-			w := &world{T: t, c: client, name: queueNameOf(r)}
+			w := &fixture{T: t, c: client, name: queueNameOf(r)}
 			r.steps(w)
 			asked++
 			got := strings.Join(w.said, " ")

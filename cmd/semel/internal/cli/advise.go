@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -205,29 +204,26 @@ func command(url string, s advice.Settings, in advice.Input) string {
 		advice.Text(s.Retention), more, s.Batch, in.Assumed().Concurrency, advice.Text(s.Grace))
 }
 
-func (d advised) text(w io.Writer) error {
-	var b strings.Builder
+func (d advised) text(b *strings.Builder) {
 	for _, it := range d.Advice {
-		fmt.Fprintf(&b, "%-8s %-20s %s", it.Level, it.Name, it.Value)
+		fmt.Fprintf(b, "%-8s %-20s %s", it.Level, it.Name, it.Value)
 		if it.Have != "" {
-			fmt.Fprintf(&b, " (now: %s)", it.Have)
+			fmt.Fprintf(b, " (now: %s)", it.Have)
 		}
-		fmt.Fprintf(&b, "\n         %s\n         because: %s\n", it.Question, it.Why)
+		fmt.Fprintf(b, "\n         %s\n         because: %s\n", it.Question, it.Why)
 		if it.Set != "" {
-			fmt.Fprintf(&b, "         set: %s\n", it.Set)
+			fmt.Fprintf(b, "         set: %s\n", it.Set)
 		}
-		fmt.Fprintf(&b, "         source: %s\n", it.Source)
+		fmt.Fprintf(b, "         source: %s\n", it.Source)
 	}
 	b.WriteString("\nThe questions behind it\n")
 	for i, q := range d.Questions {
-		fmt.Fprintf(&b, "\n%d. %s\n   %s.\n", i+1, q.Question, q.Reply)
+		fmt.Fprintf(b, "\n%d. %s\n   %s.\n", i+1, q.Question, q.Reply)
 		for _, c := range q.Cases {
-			fmt.Fprintf(&b, "   - %s: %s\n", c.When, c.Then)
+			fmt.Fprintf(b, "   - %s: %s\n", c.When, c.Then)
 		}
 	}
 	if d.Command != "" {
-		fmt.Fprintf(&b, "\n%s\n", d.Command)
+		fmt.Fprintf(b, "\n%s\n", d.Command)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

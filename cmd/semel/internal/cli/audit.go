@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -184,7 +184,7 @@ func (a *app) printAudit(r auditReport) (err error) {
 	if a.p.Format == output.JSONL {
 		a.p.Notef("compared %s with %s: %s", output.Count(r.Effects, "effect"), output.Count(r.Records, "record"), output.Count(found, "finding"))
 	} else {
-		err = a.p.Object(r, func(w io.Writer) error { return textAudit(w, r) })
+		err = a.p.Object(r, func(b *strings.Builder) { textAudit(b, r) })
 	}
 	if err != nil || found == 0 {
 		return err
@@ -256,7 +256,7 @@ var auditWords = map[audit.Kind][2]string{
 	audit.OrphanClaim:         {"claim that no worker holds", "claims that no worker holds"},
 }
 
-func textAudit(w io.Writer, r auditReport) error {
+func textAudit(b *strings.Builder, r auditReport) {
 	lines := fmt.Sprintf("%s (%d not judged: out of range or too recent), %s (%d completed, %d dropped, %d under way)\n",
 		output.Count(r.Effects, "effect"), r.EffectsOutside, output.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
 	if r.OtherConsumers > 0 {
@@ -286,8 +286,7 @@ func textAudit(w io.Writer, r auditReport) error {
 	if r.Found() == 0 && r.Effects > 0 && r.EffectsOutside == r.Effects {
 		lines += ", but no effect could be judged: choose another range, or --grace 0 when nothing is under way"
 	}
-	_, err := io.WriteString(w, lines+"\n")
-	return err
+	b.WriteString(lines + "\n")
 }
 
 func exampleLine(x audit.Finding) string {

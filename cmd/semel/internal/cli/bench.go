@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (a *app) bench(ctx context.Context, o load.Options) error {
 	if err != nil {
 		return err
 	}
-	if err := a.p.Object(res, res.WriteText); err != nil {
+	if err := a.p.Object(res, func(b *strings.Builder) { _ = res.WriteText(b) }); err != nil {
 		return err
 	}
 	if !res.OK() {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,10 +78,7 @@ have happened, and the record notes that. A claim ends by itself when its lease 
 			if r, err = c.apply(cmd, a, l, r, q, driver.Operation{Kind: driver.ForceRelease}); err != nil {
 				return err
 			}
-			return a.p.Object(recordOf(r), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s key %s\n", verb(c.dry, "release", "released"), args[0])
-				return err
-			})
+			return a.p.Line(recordOf(r), "%s key %s", verb(c.dry, "release", "released"), args[0])
 		}),
 	}
 	cmd.Flags().Var(&c.keep, "retention", "how long the record is kept")
@@ -124,10 +120,8 @@ completed key as duplicates until their --cache-max-age has passed (1 min). The 
 			if r, err = c.apply(cmd, a, l, r, q, driver.Operation{Kind: driver.Reopen}); err != nil {
 				return err
 			}
-			return a.p.Object(recordOf(r), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s key %s: it runs at its next delivery\n", verb(c.dry, "reopen", "reopened"), args[0])
-				return err
-			})
+			return a.p.Line(recordOf(r),
+				"%s key %s: it runs at its next delivery", verb(c.dry, "reopen", "reopened"), args[0])
 		}),
 	}
 	cmd.Flags().Var(&c.keep, "retention", "how long the record is kept")
@@ -198,10 +192,8 @@ records go at the end of the retention.`,
 				return err
 			}
 			v := erased{Key: args[0], Consumer: r.Key.Consumer, Tenant: r.Key.Tenant, Was: r.State.String(), DryRun: c.dry}
-			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s the record of key %s, which was %s\n", verb(c.dry, "erase", "erased"), args[0], r.State)
-				return err
-			})
+			return a.p.Line(v,
+				"%s the record of key %s, which was %s", verb(c.dry, "erase", "erased"), args[0], r.State)
 		}),
 	}
 	return c.bind(cmd, "why, for the audit log, without the key (required)")

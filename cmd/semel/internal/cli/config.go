@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -34,18 +36,17 @@ func (a *app) configPrint() *cobra.Command {
 			if len(a.applied.Aliases) > 0 {
 				m["aliases"] = a.applied.Aliases
 			}
-			return a.p.Object(m, func(out io.Writer) error {
+			var settings bytes.Buffer
+			enc := yaml.NewEncoder(&settings)
+			enc.SetIndent(2)
+			if err := errors.Join(enc.Encode(w), enc.Close()); err != nil {
+				return fmt.Errorf("print settings: %w", err)
+			}
+			return a.p.Object(m, func(b *strings.Builder) {
 				for _, u := range a.applied.Aliases {
-					if _, err := fmt.Fprintf(out, "# %s says --%s\n", u.Var, u.Setting); err != nil {
-						return err
-					}
+					fmt.Fprintf(b, "# %s says --%s\n", u.Var, u.Setting)
 				}
-				enc := yaml.NewEncoder(out)
-				enc.SetIndent(2)
-				if err := enc.Encode(w); err != nil {
-					return fmt.Errorf("print settings: %w", err)
-				}
-				return enc.Close()
+				b.Write(settings.Bytes())
 			})
 		},
 	}
@@ -64,10 +65,7 @@ func (a *app) configValidate() *cobra.Command {
 			if err := w.Check(); err != nil {
 				return err
 			}
-			return a.p.Object(map[string]bool{"valid": true}, func(out io.Writer) error {
-				_, err := fmt.Fprintln(out, "the settings are valid")
-				return err
-			})
+			return a.p.Line(map[string]bool{"valid": true}, "the settings are valid")
 		},
 	}
 	config.Bind(c.Flags(), &w)
@@ -143,11 +141,9 @@ func (a *app) env(cmd *cobra.Command, w config.Work) error {
 	for _, al := range config.Aliases() {
 		all = append(all, variable{al.Var, al.Setting, open.Redact(os.Getenv(al.Var)), used[al.Var]})
 	}
-	return a.p.Object(map[string]any{"settings": found, "variables": all}, func(out io.Writer) error {
+	return a.p.Object(map[string]any{"settings": found, "variables": all}, func(b *strings.Builder) {
 		for _, s := range found {
-			if _, err := fmt.Fprintf(out, "%-20s %s (%s)\n", s.Name, s.Value, s.From); err != nil {
-				return err
-			}
+			fmt.Fprintf(b, "%-20s %s (%s)\n", s.Name, s.Value, s.From)
 		}
 		for _, v := range all {
 			state := "not set"
@@ -157,10 +153,7 @@ func (a *app) env(cmd *cobra.Command, w config.Work) error {
 			case v.Value != "":
 				state = v.Value + ", not used"
 			}
-			if _, err := fmt.Fprintf(out, "%-24s --%-14s %s\n", v.Variable, v.Setting, state); err != nil {
-				return err
-			}
+			fmt.Fprintf(b, "%-24s --%-14s %s\n", v.Variable, v.Setting, state)
 		}
-		return nil
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +70,7 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	case output.JSONL:
 		err = output.List(a.p, v.Runs, nil, nil)
 	case output.JSON, output.Text, output.None:
-		err = a.p.Object(v, func(w io.Writer) error { return report.WriteText(w, v, a.colour(), a.width()) })
+		err = a.p.Object(v, func(b *strings.Builder) { _ = report.WriteText(b, v, a.colour(), a.width()) })
 	}
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -148,14 +147,14 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 			v := deadLetterOf(l)
 			v.Headers = l.Message.Headers
 			v.Body, v.BodyBase64 = textOr64(l.Message.Body)
-			return a.p.Object(v, func(w io.Writer) error { return textDeadLetter(w, v) })
+			return a.p.Object(v, func(b *strings.Builder) { textDeadLetter(b, v) })
 		}),
 	}
 	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
 	return c
 }
 
-func textDeadLetter(w io.Writer, l deadLetter) error {
+func textDeadLetter(b *strings.Builder, l deadLetter) {
 	body := l.BodyBase64
 	if l.Body != nil {
 		body = *l.Body
@@ -168,20 +167,16 @@ func textDeadLetter(w io.Writer, l deadLetter) error {
 	for k, v := range l.Headers {
 		lines = append(lines, [2]string{"header", k + ": " + v})
 	}
-	return textFields(w, 4000, append(lines, [2]string{"body", body}))
+	textFields(b, 4000, append(lines, [2]string{"body", body}))
 }
 
 // textFields prints a line for each field that is not empty.
-func textFields(w io.Writer, width int, fields [][2]string) error {
+func textFields(b *strings.Builder, width int, fields [][2]string) {
 	for _, f := range fields {
-		if f[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%-12s %s\n", f[0], output.Printable(f[1], width)); err != nil {
-			return err
+		if f[1] != "" {
+			fmt.Fprintf(b, "%-12s %s\n", f[0], output.Printable(f[1], width))
 		}
 	}
-	return nil
 }
 
 // batchFlags are those of verbs that act on many dead letters.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -53,10 +52,7 @@ payload and the next generation, so that it is no mismatch. --key, --fingerprint
 				return err
 			}
 			v := deadLetterOf(after)
-			return a.p.Object(v, func(out io.Writer) error {
-				_, err := fmt.Fprintf(out, "%s dead letter %s: it is %s now\n", verb(dry, "edit", "edited"), args[0], after.ID)
-				return err
-			})
+			return a.p.Line(v, "%s dead letter %s: it is %s now", verb(dry, "edit", "edited"), args[0], after.ID)
 		},
 	}
 	c.Flags().StringVar(&body, "body", "", "file with the new body, - for stdin")

@@ -137,10 +137,8 @@ sends a new message.`,
 				}
 			}
 			v := map[string]any{"imported": put, "there": there, "dry_run": dry}
-			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %s, %d already there\n", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
-				return err
-			})
+			return a.p.Line(v,
+				"%s %s, %d already there", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")

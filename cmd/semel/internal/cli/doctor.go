@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os/exec"
@@ -118,22 +117,16 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	return nil
 }
 
-func (d diagnosis) text(w io.Writer) error {
+func (d diagnosis) text(b *strings.Builder) {
 	for _, f := range d.Findings {
-		if _, err := fmt.Fprintf(w, "%-8s %-12s %s\n", f.Level, f.Check, f.Detail); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "%-8s %-12s %s\n", f.Level, f.Check, f.Detail)
 		if f.Try != "" {
-			if _, err := fmt.Fprintf(w, "%-8s %-12s try: %s\n", "", "", f.Try); err != nil {
-				return err
-			}
+			fmt.Fprintf(b, "%-8s %-12s try: %s\n", "", "", f.Try)
 		}
 	}
-	if d.Guarantee == "" {
-		return nil
+	if d.Guarantee != "" {
+		fmt.Fprintf(b, "\nguarantee: %s\n", d.Guarantee)
 	}
-	_, err := fmt.Fprintf(w, "\nguarantee: %s\n", d.Guarantee)
-	return err
 }
 
 // inspection collects the findings of all checks.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 	"time"
@@ -65,46 +64,35 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			s := explain.New(explain.Input{
 				Record: r, Now: time.Now(), Events: lines, Operations: operations, Steps: rows, Duplicates: duplicates, Tool: l.tool(r.Key.Consumer),
 			})
-			if err := a.p.Object(s, func(w io.Writer) error { return textTimeline(w, s) }); err != nil {
+			if err := a.p.Object(s, func(b *strings.Builder) { textTimeline(b, s) }); err != nil {
 				return err
 			}
-			if missing != nil {
-				return missing
-			}
-			return nil
+			return missing
 		}),
 	}
 	c.Flags().StringArrayVar(&events, "events", nil, "events file of a worker (may be repeated)")
 	return c
 }
 
-func textTimeline(w io.Writer, s explain.Timeline) error {
-	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State); err != nil {
-		return err
-	}
+func textTimeline(b *strings.Builder, s explain.Timeline) {
+	fmt.Fprintf(b, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State)
 	for _, t := range s.Sentences {
 		mark := " "
 		if t.Doubt {
 			mark = "!"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0)); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0))
 	}
 	if s.DuplicatesNote != "" {
-		if _, err := fmt.Fprintf(w, "Duplicates: %d (%s)\n", s.Duplicates, output.Printable(s.DuplicatesNote, 0)); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "Duplicates: %d (%s)\n", s.Duplicates, output.Printable(s.DuplicatesNote, 0))
 	}
-	text := output.Printable(s.Verdict, 0)
+	b.WriteString(output.Printable(s.Verdict, 0) + "\n")
 	if s.Advice != "" {
-		text += "\nTo do: " + output.Printable(s.Advice, 0)
+		b.WriteString("To do: " + output.Printable(s.Advice, 0) + "\n")
 	}
 	for _, c := range s.Commands {
-		text += "\n  " + output.Printable(c, 0)
+		b.WriteString("  " + output.Printable(c, 0) + "\n")
 	}
-	_, err := fmt.Fprintln(w, text)
-	return err
 }
 
 // duplicates returns the stored duplicates of a key.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -286,7 +285,7 @@ func (a *app) labPrint(all []verdict.Verdict, not notRun, o labRun, took time.Du
 		return not.alone(a)
 	}
 	if len(all)+len(not) == 1 && a.p.Format != output.JSONL {
-		return a.p.Object(all[0], func(w io.Writer) error { return report.WriteText(w, all[0], a.colour(), a.width()) })
+		return a.p.Object(all[0], func(b *strings.Builder) { _ = report.WriteText(b, all[0], a.colour(), a.width()) })
 	}
 	merged := verdict.Verdict{Verdict: verdict.AsExpected, NotRun: not.reasons(), Report: o.Report}
 	bad := 0
@@ -300,13 +299,12 @@ func (a *app) labPrint(all []verdict.Verdict, not notRun, o labRun, took time.Du
 	if a.p.Format == output.JSONL {
 		return output.List(a.p, merged.Runs, nil, nil)
 	}
-	return a.p.Object(merged, func(w io.Writer) error {
-		text := fmt.Sprintf("%d scenarios, %d not as expected, %s%s, seed %d\n", len(all), bad, not.count(),
+	return a.p.Object(merged, func(b *strings.Builder) {
+		b.WriteString(strings.Repeat("-", 40) + "\n")
+		fmt.Fprintf(b, "%d scenarios, %d not as expected, %s%s, seed %d\n", len(all), bad, not.count(),
 			took.Round(100*time.Millisecond), o.Seed)
 		if o.Report != "" {
-			text += "report  " + o.Report + "\n"
+			b.WriteString("report  " + o.Report + "\n")
 		}
-		_, err := io.WriteString(w, strings.Repeat("-", 40)+"\n"+text)
-		return err
 	})
 }

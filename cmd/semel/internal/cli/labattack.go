@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -18,8 +17,7 @@ import (
 
 // attackFlags are those of semel lab attack.
 type attackFlags struct {
-	exec, http, url      string
-	body, guard          string
+	exec, http, body     string
 	effects, query       string
 	headers, env, only   []string
 	key, listen          string
@@ -48,7 +46,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099
-  semel lab attack --exec ./pay.sh --only kill-after -o json | jq '.attacks[] | {attack, verdict}'`,
+  semel lab attack --exec ./pay.sh --only kill-after -o json | jq '.findings[] | {why, hint}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return output.Usage("attack takes no argument %q", args[0]).WithHint("put the handler after --: semel lab attack … -- "+
@@ -61,7 +59,6 @@ Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 
 	p := c.Flags()
 	p.StringVar(&f.exec, "exec", "", "handler: a command for /bin/sh -c")
 	p.StringVar(&f.http, "http", "", "handler: a URL that messages are POSTed to")
-	p.StringVar(&f.url, "url", "", "the same as --http")
 	p.StringVar(&f.body, "body", "", "file with a sample message, {key} where its key is (default: an order as JSON)")
 	p.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE: a header of the message, {key} is replaced (may be repeated)")
 	p.StringVar(&f.key, "key", "id", "what must take effect once, as in work")
@@ -71,8 +68,6 @@ Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 
 	p.StringVar(&f.effects, "effects", "", "count effects in a journal: a file of JSON lines with key or effect_key, or the "+
 		"URL of a database")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with a column key or effect_key")
-	p.StringVar(&f.guard, "guard", "on", "on: semel work, off: a consumer written by hand, both")
-	fixed(p, "guard", guards...)
 	p.StringArrayVar(&f.only, "only", nil, "only this attack, and the plain run (may be repeated)")
 	p.BoolVar(&f.list, "list", false, "list the attacks")
 	p.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn (default: drawn)")
@@ -83,16 +78,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 
 	p.StringVar(&f.probe, "probe", "", "as in work")
 	p.StringVar(&f.ask, "probe-http", "", "as in work")
 	p.StringArrayVar(&f.retry, "retry", nil, "as in work")
-	c.AddCommand(a.labNaiveCommand())
 	return c
-}
-
-// labNaiveCommand is the worker process of an attack with the guard off.
-func (a *app) labNaiveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: attack.NaiveCommand + " SPEC", Hidden: true, Args: oneArg("spec"),
-		RunE: func(cmd *cobra.Command, args []string) error { return attack.Naive(cmd.Context(), args[0], a.p.Err) },
-	}
 }
 
 func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error {
@@ -101,7 +87,7 @@ func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error
 			return []any{i.Name, i.Title, i.Did}
 		})
 	}
-	if len(args) == 0 && f.exec+f.http+f.url == "" {
+	if len(args) == 0 && f.exec+f.http == "" {
 		args = a.applied.Command // of --config
 	}
 	o, err := f.options(args)
@@ -115,9 +101,16 @@ func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error
 		return err
 	}
 	if a.p.Format == output.JSONL {
-		err = output.List(a.p, rep.Attacks, nil, nil)
+		var lines []any
+		for i := range rep.Schedules {
+			lines = append(lines, rep.Schedules[i])
+		}
+		for i := range rep.Findings {
+			lines = append(lines, rep.Findings[i])
+		}
+		err = output.List(a.p, lines, nil, nil)
 	} else {
-		err = a.p.Object(rep, func(w io.Writer) error { return attack.WriteText(w, rep, a.colour(), a.width()) })
+		err = a.p.Object(rep, func(b *strings.Builder) { _ = attack.WriteText(b, rep, a.colour(), a.width()) })
 	}
 	if err != nil || rep.OK() {
 		return err
@@ -127,11 +120,8 @@ func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error
 
 // options checks the flags against each other.
 func (f attackFlags) options(args []string) (o attack.Options, err error) {
-	if f.http != "" && f.url != "" {
-		return o, output.Usage("--http and --url are the same").WithHint("give one of them")
-	}
 	o = attack.Options{
-		Argv: args, HTTP: f.http + f.url, Key: f.key, Env: f.env, Listen: f.listen, KeyHeader: f.keyHeader, Only: f.only,
+		Argv: args, HTTP: f.http, Key: f.key, Env: f.env, Listen: f.listen, KeyHeader: f.keyHeader, Only: f.only,
 		Seed:    f.seed,
 		Timeout: time.Duration(f.timeout), Lease: time.Duration(f.lease), Journal: attack.Journal{Place: f.effects,
 			Query: f.query},
@@ -150,11 +140,6 @@ func (f attackFlags) options(args []string) (o attack.Options, err error) {
 	}
 	if err := f.check(); err != nil {
 		return o, err
-	}
-	if f.guard == "both" {
-		o.Guards = []string{"off", "on"}
-	} else {
-		o.Guards = []string{f.guard}
 	}
 	if o.Headers, err = pairs("--header", f.headers); err != nil {
 		return o, err
@@ -197,9 +182,6 @@ func (f attackFlags) check() error {
 		return output.Usage("--key-header must not be empty")
 	case f.takeover == "probe" && f.probe == "" && f.ask == "":
 		return output.Usage("--takeover probe needs --probe or --probe-http")
-	}
-	if err := choice("guard", f.guard, guards); err != nil {
-		return err
 	}
 	return choice("takeover", f.takeover, config.Values("takeover"))
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
@@ -75,7 +75,7 @@ func (u notRun) alone(a *app) error {
 		return nil
 	}
 	v := verdict.Verdict{Runs: []verdict.Run{}, Verdict: verdict.NotRun, NotRun: u.reasons()}
-	return a.p.Object(v, func(io.Writer) error { return nil }) // its line is there, or the error is
+	return a.p.Object(v, func(*strings.Builder) {}) // its line is there, or the error is
 }
 
 // asked returns an error if a scenario was named on the command line and did not run.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,23 +151,21 @@ func (a *app) labIsUp(s sandbox.State, o labUp) error {
 	if o.worker {
 		up.Effects = s.EffectsPath()
 	}
-	return a.p.Object(up, func(w io.Writer) error {
-		text := fmt.Sprintf("up       %senqueue (process %d)\nqueue    %s, visibility %s\nstore    %s\n", s.Endpoint, s.PID, shown.Queue,
+	return a.p.Object(up, func(b *strings.Builder) {
+		fmt.Fprintf(b, "up       %senqueue (process %d)\nqueue    %s, visibility %s\nstore    %s\n", s.Endpoint, s.PID, shown.Queue,
 			o.visibility.String(), shown.Store)
 		if o.worker {
-			text += fmt.Sprintf("effects  %s\n", up.Effects)
+			fmt.Fprintf(b, "effects  %s\n", up.Effects)
 		} else {
-			text += "worker   none: the messages wait for yours\n"
+			b.WriteString("worker   none: the messages wait for yours\n")
 		}
 		if up.Log != "" {
-			text += fmt.Sprintf("log      %s\n", up.Log)
+			fmt.Fprintf(b, "log      %s\n", up.Log)
 		}
 		for _, f := range s.Files {
-			text += fmt.Sprintf("wrote    %s\n", f.Path)
+			fmt.Fprintf(b, "wrote    %s\n", f.Path)
 		}
-		text += fmt.Sprintf("try      curl -d '{\"id\":\"msg-1\",\"sleep\":8}' %senqueue\n", s.Endpoint)
-		_, err := io.WriteString(w, text)
-		return err
+		fmt.Fprintf(b, "try      curl -d '{\"id\":\"msg-1\",\"sleep\":8}' %senqueue\n", s.Endpoint)
 	})
 }
 

@@ -2,8 +2,7 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,26 +32,20 @@ billed on demand, with its time to live. An existing table with the right keys s
 				if language == "json" {
 					v = json.RawMessage(text)
 				}
-				return a.p.Object(map[string]any{language: v}, func(w io.Writer) error {
-					_, err := io.WriteString(w, text)
-					return err
-				})
+				return a.p.Object(map[string]any{language: v}, func(b *strings.Builder) { b.WriteString(text) })
 			}
 			t, from, to, err := open.Migrate(cmd.Context(), store)
 			if err != nil {
 				return err
 			}
-			return a.p.Object(map[string]any{"database": t.Shown, "from": from, "to": to}, func(w io.Writer) error {
-				var err error
-				if to == 0 {
-					_, err = fmt.Fprintf(w, "%s needs no schema: nothing to create\n", t.Shown)
-				} else if from == to {
-					_, err = fmt.Fprintf(w, "%s has schema %d: nothing to do\n", t.Shown, to)
-				} else {
-					_, err = fmt.Fprintf(w, "%s: schema %d to %d\n", t.Shown, from, to)
-				}
-				return err
-			})
+			v := map[string]any{"database": t.Shown, "from": from, "to": to}
+			switch to {
+			case 0:
+				return a.p.Line(v, "%s needs no schema: nothing to create", t.Shown)
+			case from:
+				return a.p.Line(v, "%s has schema %d: nothing to do", t.Shown, to)
+			}
+			return a.p.Line(v, "%s: schema %d to %d", t.Shown, from, to)
 		},
 	}
 	c.Flags().StringVar(&store, "store", "", "URL of the database")

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -88,10 +87,7 @@ computes how high.`,
 				return err
 			}
 			name := q.Features().Name
-			return a.p.Object(map[string]string{"queue": name}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "queue %s is ready\n", name)
-				return err
-			})
+			return a.p.Line(map[string]string{"queue": name}, "queue %s is ready", name)
 		},
 	}
 	f := c.Flags()
@@ -301,10 +297,8 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 					return fmt.Errorf("purge: %w", err)
 				}
 			}
-			return a.p.Object(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %s of queue %s\n", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
-				return err
-			})
+			return a.p.Line(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry},
+				"%s %s of queue %s", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
 		}),
 	}
 	destructive(c, &yes, &dry)

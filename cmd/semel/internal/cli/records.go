@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -199,12 +198,12 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 				return err
 			}
 			v.Duplicates = duplicatesOf(c)
-			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
+			return a.p.Object(v, func(b *strings.Builder) { textRecord(b, v) })
 		}),
 	}
 }
 
-func textRecord(w io.Writer, r record) error {
+func textRecord(b *strings.Builder, r record) {
 	result := r.ResultBase64
 	if r.Result != nil {
 		result = *r.Result
@@ -217,7 +216,7 @@ func textRecord(w io.Writer, r record) error {
 		last := c.Newest[len(c.Newest)-1]
 		duplicates = fmt.Sprintf("%d, the latest at %s: message %s (%s); some may be missing", c.Total, last.At, last.MessageID, last.Decision)
 	}
-	err := textFields(w, 2000, [][2]string{
+	textFields(b, 2000, [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State}, {"ended", r.Ended},
 		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
@@ -226,10 +225,7 @@ func textRecord(w io.Writer, r record) error {
 		{"reason", r.Reason}, {"result", result}, {"body digest", r.BodyDigest}, {"messages", strings.Join(r.Deliveries, " ")},
 		{"duplicates", duplicates},
 	})
-	if err != nil {
-		return err
-	}
-	return textSteps(w, r.Steps)
+	textSteps(b, r.Steps)
 }
 
 // The orders of records ls.
@@ -333,7 +329,7 @@ func stepsOf(rows []driver.Step) []step {
 }
 
 // textSteps prints a line for each step; that of the run itself has no name.
-func textSteps(w io.Writer, steps []step) error {
+func textSteps(b *strings.Builder, steps []step) {
 	for _, s := range steps {
 		name, rest := s.Name, ""
 		if name == "" {
@@ -348,9 +344,6 @@ func textSteps(w io.Writer, steps []step) error {
 		if s.Result != nil {
 			rest += " " + *s.Result
 		}
-		if _, err := fmt.Fprintf(w, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500)); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500))
 	}
-	return nil
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,11 +104,8 @@ func (a *app) relay(ctx context.Context, o relayOptions) (err error) {
 		"published": n.Published, "again": n.Again, "refused": n.Refused, "parked": n.Parked,
 		"elapsed_ms": time.Since(began).Milliseconds(),
 	}
-	return a.p.Object(v, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "published %d, again %d, refused %d, parked %d, in %s\n", n.Published, n.Again, n.Refused, n.Parked,
-			time.Since(began).Round(time.Millisecond))
-		return err
-	})
+	return a.p.Line(v,
+		"published %d, again %d, refused %d, parked %d, in %s", n.Published, n.Again, n.Refused, n.Parked, time.Since(began).Round(time.Millisecond))
 }
 
 // runRelay runs until a signal comes or, where that was asked for, the outbox is empty.

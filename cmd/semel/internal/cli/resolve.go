@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -110,14 +109,11 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		}
 	}
 	v := map[string]any{"key": key, "as": as, "message_id": sent, "dry_run": dry}
-	return a.p.Object(v, func(w io.Writer) error {
-		text := fmt.Sprintf("%s key %s as %s", verb(dry, "resolve", "resolved"), key, as)
-		if sent != "" {
-			text += ", and sent its message again as " + sent
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	again := ""
+	if sent != "" {
+		again = ", and sent its message again as " + sent
+	}
+	return a.p.Line(v, "%s key %s as %s%s", verb(dry, "resolve", "resolved"), key, as, again)
 }
 
 // notUncertain adds a hint for a key that is not UNCERTAIN.

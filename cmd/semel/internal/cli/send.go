@@ -348,18 +348,15 @@ func (s *sending) report() error {
 	if s.p.Format == output.JSONL { // the ids were printed as they were sent
 		return nil
 	}
-	return s.p.Object(s.sum, func(w io.Writer) error {
-		text := fmt.Sprintf("sent %d", s.sum.Sent)
-		if s.sum.Duplicates > 0 {
-			text += fmt.Sprintf(", %d of them duplicates", s.sum.Duplicates)
-		}
-		if s.sum.Poison > 0 {
-			text += fmt.Sprintf(", %d poison", s.sum.Poison)
-		}
-		if s.sum.Seed != nil {
-			text += fmt.Sprintf(" (seed %d)", *s.sum.Seed)
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	text := fmt.Sprintf("sent %d", s.sum.Sent)
+	if s.sum.Duplicates > 0 {
+		text += fmt.Sprintf(", %d of them duplicates", s.sum.Duplicates)
+	}
+	if s.sum.Poison > 0 {
+		text += fmt.Sprintf(", %d poison", s.sum.Poison)
+	}
+	if s.sum.Seed != nil {
+		text += fmt.Sprintf(" (seed %d)", *s.sum.Seed)
+	}
+	return s.p.Line(s.sum, "%s", text)
 }

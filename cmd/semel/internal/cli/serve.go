@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -107,14 +106,17 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 }
 
 func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace time.Duration) error {
-	srv := web.Server(s.Handler(), a.log)
 	address := "http://" + l.Addr().String()
-	if err := a.p.Object(map[string]string{"listening": address, "queue": s.Queue.Features().Name}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "listening on %s\n", address)
-		return err
-	}); err != nil {
+	if err := a.p.Line(map[string]string{"listening": address, "queue": s.Queue.Features().Name},
+		"listening on %s", address); err != nil {
 		return err
 	}
+	return a.serveHTTP(ctx, l, s.Handler(), grace, func() {})
+}
+
+// serveHTTP serves until ctx ends. Then it calls stopping, and requests in flight have until grace to end.
+func (a *app) serveHTTP(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, stopping func()) error {
+	srv := web.Server(h, a.log)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(web.Limit(l)) }()
 	select {
@@ -122,10 +124,11 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace 
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
+	stopping()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if err := srv.Shutdown(stop); err != nil {
-		return fmt.Errorf("requests under way did not end within %s: %w", grace, err)
+		return fmt.Errorf("requests under way did not end within %s: %w", grace, errors.Join(err, srv.Close()))
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)

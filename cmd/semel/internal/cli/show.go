@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -152,8 +153,8 @@ type summary struct {
 // report prints the summary.
 func (s *shift) report(sum semel.Summary) error {
 	lent := s.lent.n.Load()
-	return s.p.Object(summary{sum, lent}, func(w io.Writer) error {
-		line := fmt.Sprintf("received %d, effects %d", sum.Received, sum.Effects)
+	return s.p.Object(summary{sum, lent}, func(b *strings.Builder) {
+		fmt.Fprintf(b, "received %d, effects %d", sum.Received, sum.Effects)
 		for _, c := range []struct {
 			what string
 			n    int64
@@ -164,11 +165,10 @@ func (s *shift) report(sum semel.Summary) error {
 			{"replayed with another payload", sum.OtherPayload}, {"cache hits", sum.CacheHits},
 		} {
 			if c.n > 0 {
-				line += fmt.Sprintf(", %s %d", c.what, c.n)
+				fmt.Fprintf(b, ", %s %d", c.what, c.n)
 			}
 		}
-		_, err := fmt.Fprintf(w, "%s, in %s\n", line, time.Since(s.began).Round(time.Millisecond))
-		return err
+		fmt.Fprintf(b, ", in %s\n", time.Since(s.began).Round(time.Millisecond))
 	})
 }
 

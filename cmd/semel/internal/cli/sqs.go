@@ -209,34 +209,24 @@ func (a *app) tellSQS(l net.Listener, o sqslocal.Options, names []string) error 
 	for _, n := range names {
 		a.p.Notef("%s", queues[n])
 	}
-	return a.p.Object(map[string]any{"listening": endpoint, "queues": queues, "environment": set}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "listening on %s\n", endpoint)
-		return err
-	})
+	return a.p.Line(map[string]any{"listening": endpoint, "queues": queues, "environment": set},
+		"listening on %s", endpoint)
 }
 
 // serveSQS serves until ctx ends or another server takes the file.
 func (a *app) serveSQS(ctx context.Context, l net.Listener, s *sqslocal.Server, taken <-chan struct{}, grace time.Duration) error {
-	srv := web.Server(s, a.log)
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(web.Limit(l)) }()
-	var failed error
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve: %w", err)
-	case <-taken:
-		failed = output.Failed("%w", sqslocal.ErrTaken).WithHint("one server a file: send everything to the newer one")
-	case <-ctx.Done():
-	}
-	s.Stop()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := srv.Shutdown(stop)
-	if err != nil {
-		err = fmt.Errorf("requests under way did not end within %s: %w", grace, errors.Join(err, srv.Close()))
-	}
-	if failed != nil {
-		return failed
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-taken:
+			stop(sqslocal.ErrTaken)
+		case <-ctx.Done():
+		}
+	}()
+	err := a.serveHTTP(ctx, l, s, grace, s.Stop)
+	if errors.Is(context.Cause(ctx), sqslocal.ErrTaken) {
+		return output.Failed("%w", sqslocal.ErrTaken).WithHint("one server a file: send everything to the newer one")
 	}
 	return errors.Join(err, s.Close())
 }
@@ -311,11 +301,11 @@ func (a *app) sqsFault(ctx context.Context, o sqsFaultOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	return a.p.Object(state, func(w io.Writer) error { return tellFaults(w, state) })
+	return a.p.Object(state, func(b *strings.Builder) { tellFaults(b, state) })
 }
 
 // tellFaults prints faults as they are given on the command line, and their counts.
-func tellFaults(w io.Writer, s sqslocal.State) error {
+func tellFaults(b *strings.Builder, s sqslocal.State) {
 	names := slices.Collect(maps.Keys(s.Faults))
 	for name := range s.Counts {
 		if _, ok := s.Faults[name]; !ok {
@@ -324,17 +314,14 @@ func tellFaults(w io.Writer, s sqslocal.State) error {
 	}
 	slices.Sort(names)
 	if len(names) == 0 {
-		_, err := fmt.Fprintf(w, "no faults (seed %d)\n", s.Seed)
-		return err
+		fmt.Fprintf(b, "no faults (seed %d)\n", s.Seed)
+		return
 	}
 	for _, name := range names {
 		c := s.Counts[name]
-		if _, err := fmt.Fprintf(w, "%-40s hit %d of %d\n", sqslocal.Text(name, s.Faults[name]), c.Hits, c.Chances); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "%-40s hit %d of %d\n", sqslocal.Text(name, s.Faults[name]), c.Hits, c.Chances)
 	}
-	_, err := fmt.Fprintf(w, "seed %d\n", s.Seed)
-	return err
+	fmt.Fprintf(b, "seed %d\n", s.Seed)
 }
 
 // ask speaks to a semel sqs. What it refuses is a usage error with its hint.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,19 +45,16 @@ of a consumer that has no workers any more.`,
 			v := map[string]any{
 				"purged": total.Purged, "expired": total.Expired, "abandoned": total.Abandoned, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
 			}
-			return a.p.Object(v, func(w io.Writer) error {
-				late := ""
-				if total.Lag > 0 {
-					late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
-				}
-				expired := ""
-				if total.Expired > 0 {
-					expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), output.Count(total.Expired, "record"))
-				}
-				_, err := fmt.Fprintf(w, "%s %s%s, %s %s%s\n", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"), expired,
-					verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
-				return err
-			})
+			late := ""
+			if total.Lag > 0 {
+				late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
+			}
+			expired := ""
+			if total.Expired > 0 {
+				expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), output.Count(total.Expired, "record"))
+			}
+			return a.p.Line(v, "%s %s%s, %s %s%s", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"), expired,
+				verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
 		}),
 	}
 	destructive(c, &yes, &dry)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,32 +121,30 @@ func (a *app) verify(ctx context.Context, o sim.Options) error {
 	return nil
 }
 
-func (v verification) write(w io.Writer) error {
+func (v verification) write(b *strings.Builder) {
 	s := v.Stats
-	out := fmt.Sprintf("%d random schedules and %d planted crash points in %s\n", v.Seeds, v.CrashPoints,
+	fmt.Fprintf(b, "%d random schedules and %d planted crash points in %s\n", v.Seeds, v.CrashPoints,
 		(time.Duration(v.ElapsedMS) * time.Millisecond).Round(time.Millisecond))
-	out += fmt.Sprintf("%d messages, %d deliveries, %d handler runs, %d crashes, %d stalls, %d responses lost, %d requests late, %d takeovers\n",
+	fmt.Fprintf(b, "%d messages, %d deliveries, %d handler runs, %d crashes, %d stalls, %d responses lost, %d requests late, %d takeovers\n",
 		s.Messages, s.Deliveries, s.Runs, s.Crashes, s.Stalls, s.Lost, s.Late, s.Takeovers)
 	g := v.Sagas
-	out += fmt.Sprintf("sagas: %d random schedules and %d planted crash points: %d attempts, %d crashes, %d stalls, %d runs completed, "+
+	fmt.Fprintf(b, "sagas: %d random schedules and %d planted crash points: %d attempts, %d crashes, %d stalls, %d runs completed, "+
 		"%d compensated, %d parked\n", g.Seeds, g.CrashPoints, g.Attempts, g.Crashes, g.Stalls, g.Completed, g.Compensated, g.Parked)
 	x := v.Outbox
-	out += fmt.Sprintf("outbox: %d schedules, %d crash points; %d messages emitted, %d published, %d copies, %d parked, %d crashes, %d stalls, "+
+	fmt.Fprintf(b, "outbox: %d schedules, %d crash points; %d messages emitted, %d published, %d copies, %d parked, %d crashes, %d stalls, "+
 		"%d responses lost, %d requests late\n", x.Schedules, x.CrashPoints, x.Emitted, x.Published, x.Copies, x.Parked, x.Crashes, x.Stalls, x.Lost, x.Late)
 	if len(v.Mutants) > 0 {
-		out += "\nplanted mistakes\n"
+		b.WriteString("\nplanted mistakes\n")
 	}
 	for _, m := range v.Mutants {
 		verdict := fmt.Sprintf("found: %-4s seed %d, %d tried, %d ms", m.Invariant, m.Seed, m.Tried, m.ElapsedMS)
 		if !m.Found {
 			verdict = fmt.Sprintf("NOT FOUND in %d seeds", m.Tried)
 		}
-		out += fmt.Sprintf("  %-58s %s\n", m.Name, verdict)
+		fmt.Fprintf(b, "  %-58s %s\n", m.Name, verdict)
 	}
 	for _, x := range v.Violations {
-		out += fmt.Sprintf("\nVIOLATION of %s at seed %d: %s\n%s", x.Invariant, x.Seed, x.Detail, x.Trace)
+		fmt.Fprintf(b, "\nVIOLATION of %s at seed %d: %s\n%s", x.Invariant, x.Seed, x.Detail, x.Trace)
 	}
-	out += fmt.Sprintf("\n%d violations: %s\n", len(v.Violations), v.Verdict)
-	_, err := io.WriteString(w, out)
-	return err
+	fmt.Fprintf(b, "\n%d violations: %s\n", len(v.Violations), v.Verdict)
 }

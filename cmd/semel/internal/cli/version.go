@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -48,10 +47,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
-			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, v.line())
-				return err
-			})
+			return a.p.Line(v, "%s", v.line())
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // TestFM03_DemoBreaksAndHolds is the demo end to end with real processes: crash after the effect (FM 3), after the
@@ -144,7 +144,7 @@ func TestDemoStopsWhenCancelled(t *testing.T) {
 		t.Fatalf("only %d workers were started", len(pids))
 	}
 	for _, pid := range pids {
-		if alive(pid) {
+		if !process.Gone(pid) {
 			t.Errorf("worker process %d is left behind", pid)
 		}
 	}
@@ -169,14 +169,4 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// alive reports whether a process runs; one that only waits to be collected does not.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return false
-	}
-	after := stat[strings.LastIndexByte(string(stat), ')')+1:]
-	return len(after) > 1 && after[1] != 'Z' && after[1] != 'X'
 }

@@ -116,7 +116,7 @@ func (b *bench) count(ctx context.Context) (Result, error) {
 		SendingMS: ms(b.sending), Machine: machine(),
 	}
 	for _, m := range b.crew.all {
-		if err := t.take(m.n, m.cmd.Process.Pid, b.crew.file("events", m.n)); err != nil {
+		if err := t.take(m.n, m.Pid(), b.crew.file("events", m.n)); err != nil {
 			return res, err
 		}
 		res.Errors.LogLines += len(m.errors)

@@ -1,13 +1,10 @@
 package load
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,10 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/child"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // starting is how long a worker may take until it consumes.
@@ -36,16 +34,14 @@ type crew struct {
 
 // member is one worker process.
 type member struct {
+	*process.Process
 	n       int
-	cmd     *exec.Cmd
-	err     error
 	running bool
-	read    chan struct{} // closed when its log has ended
 	ready   chan struct{} // closed when it consumes
-	out     bytes.Buffer
+	begins  sync.Once     // closes it
 
-	mu     sync.Mutex
-	errors []string // its ERROR lines
+	log    *os.File
+	errors []string // its ERROR lines; complete when it has ended, as last is
 	last   string
 }
 
@@ -106,58 +102,40 @@ func (c *crew) environ() []string {
 	return append(append(env, "SEMEL_OPT_QUEUE="+c.b.urls.Queue, "SEMEL_OPT_STORE="+c.b.urls.Store), c.b.Env...)
 }
 
-func (c *crew) hire(n int) error {
-	m := &member{n: n, ready: make(chan struct{}), read: make(chan struct{})}
+func (c *crew) hire(n int) (err error) {
+	m := &member{n: n, ready: make(chan struct{})}
+	if m.log, err = os.Create(c.file("log", n)); err != nil {
+		return fmt.Errorf("start worker %d: %w", n, err)
+	}
 	argv := append(slices.Clone(c.b.Command), c.arguments(n)...)
-	m.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // the crew ends its processes, and waits for them
-	m.cmd.Env, m.cmd.Stdout, m.cmd.SysProcAttr = c.environ(), &m.out, child.DieWithParent()
-	stderr, err := m.cmd.StderrPipe()
-	if err != nil {
-		return fmt.Errorf("start worker %d: %w", n, err)
-	}
-	log, err := os.Create(c.file("log", n))
-	if err != nil {
-		return fmt.Errorf("start worker %d: %w", n, err)
-	}
-	if err := m.cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start worker %d: %w", n, err), log.Close())
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // the crew ends its processes, and waits for them
+	cmd.Env, cmd.Stderr = c.environ(), &process.Output{Keep: 1, Each: m.logged}
+	if m.Process, err = process.Start(cmd); err != nil {
+		return errors.Join(fmt.Errorf("start worker %d: %w", n, err), m.log.Close())
 	}
 	m.running = true
 	c.all = append(c.all, m)
-	go m.listen(stderr, log)
 	go func() {
-		<-m.read
-		m.err = m.cmd.Wait()
+		<-m.Done()
+		_ = m.log.Close()
 		c.exits <- m
 	}()
 	return nil
 }
 
-// listen reads the worker's log: when it is ready, and what went wrong.
-func (m *member) listen(stderr io.Reader, log io.WriteCloser) {
-	defer close(m.read)
-	defer func() { _ = log.Close() }()
-	ready := false
-	lines := bufio.NewReader(stderr)
-	for {
-		line, err := lines.ReadString('\n')
-		_, _ = io.WriteString(log, line)
-		if !ready && strings.HasPrefix(line, "guarantee: ") {
-			ready = true
-			close(m.ready)
-		}
-		var l struct{ Level string }
-		m.mu.Lock()
-		if json.Unmarshal([]byte(line), &l) == nil && l.Level == "ERROR" {
-			m.errors = append(m.errors, strings.TrimSpace(line))
-		}
-		if strings.TrimSpace(line) != "" {
-			m.last = strings.TrimSpace(line)
-		}
-		m.mu.Unlock()
-		if err != nil {
-			return
-		}
+// logged takes a line of the worker's log: when it is ready, and what went wrong.
+func (m *member) logged(line string) {
+	_, _ = fmt.Fprintln(m.log, line)
+	if strings.HasPrefix(line, "guarantee: ") {
+		m.begins.Do(func() { close(m.ready) })
+	}
+	if line = strings.TrimSpace(line); line == "" {
+		return
+	}
+	m.last = line
+	var l struct{ Level string }
+	if json.Unmarshal([]byte(line), &l) == nil && l.Level == "ERROR" {
+		m.errors = append(m.errors, line)
 	}
 }
 
@@ -178,19 +156,17 @@ func (c *crew) wait(ctx context.Context, d time.Duration) error {
 // left is the error of a worker that ended by itself.
 func (c *crew) left(m *member) error {
 	m.running = false
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil {
+	if m.Wait() == nil {
 		return fmt.Errorf("worker %d ended although it was not asked to: %s", m.n, m.last)
 	}
-	return fmt.Errorf("worker %d ended by itself: %w: %s", m.n, m.err, m.last)
+	return fmt.Errorf("worker %d ended by itself: %w: %s", m.n, m.Wait(), m.last)
 }
 
 // stop asks the workers to drain, and waits for them.
 func (c *crew) stop() error {
 	for _, m := range c.all {
 		if m.running {
-			_ = child.Terminate(m.cmd.Process)
+			_ = m.Terminate()
 		}
 	}
 	late := time.NewTimer(ending)
@@ -199,7 +175,7 @@ func (c *crew) stop() error {
 		select {
 		case m := <-c.exits:
 			m.running = false
-			if m.err != nil && !ended(m.cmd.ProcessState) {
+			if m.Wait() != nil && (process.HasSignals || !m.Killed()) {
 				return c.left(m)
 			}
 		case <-late.C:
@@ -215,7 +191,7 @@ func (c *crew) stop() error {
 func (c *crew) abandon() {
 	for _, m := range c.all {
 		if m.running {
-			_ = m.cmd.Process.Kill()
+			_ = m.Signal(syscall.SIGKILL)
 		}
 	}
 	for c.working() > 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
@@ -23,19 +22,6 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// On Linux the kernel ends the workers with the thread that started them.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		res, err = run(ctx, o)
-	}()
-	<-done
-	return res, err
-}
-
-func run(ctx context.Context, o Options) (res Result, err error) {
 	setup, err := place.NewSetup(o.Where, 1)
 	if err != nil {
 		return res, err

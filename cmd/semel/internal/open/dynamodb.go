@@ -25,7 +25,7 @@ var dynamoKind = &kind{
 
 // dynamoDB is a table with records.
 type dynamoDB struct {
-	t      Target
+	noQueues
 	client *awsdynamodb.Client
 	o      dynamodb.Options
 }
@@ -50,17 +50,12 @@ func connectDynamo(ctx context.Context, t Target) (*dynamoDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dynamoDB{t: t, client: awsdynamodb.NewFromConfig(cfg), o: o}, nil
+	return &dynamoDB{noQueues: noQueues{t}, client: awsdynamodb.NewFromConfig(cfg), o: o}, nil
 }
 
 // missingTable is what to do about a table that does not exist.
 func missingTable(t Target) string {
 	return fmt.Sprintf("semel migrate --store '%s' makes it; or fix its name, the region or the endpoint", t.Shown)
-}
-
-// Queue is not reached: a Set asks HasQueues before.
-func (d *dynamoDB) Queue(context.Context, string, time.Duration) (driver.Queue, error) {
-	return nil, d.t.HasQueues("queue")
 }
 
 // openTable bounds the first look at a table, which is repeated while nothing responds: a wrong URL should fail soon. Later
@@ -93,9 +88,6 @@ func (d *dynamoDB) beingMade(ctx context.Context) bool {
 	out, err := d.client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &d.t.aws.name})
 	return err == nil && out.Table != nil && out.Table.TableStatus == types.TableStatusCreating
 }
-
-// Queues is not reached: a Set asks HasQueues before.
-func (d *dynamoDB) Queues(context.Context) ([]string, error) { return nil, d.t.HasQueues("queue") }
 
 // Close has nothing to close: the SDK's connections end by themselves.
 func (d *dynamoDB) Close() error { return nil }

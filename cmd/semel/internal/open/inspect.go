@@ -25,11 +25,7 @@ type Examiner interface {
 
 // Examine looks at the place that a URL names, where its kind knows how to.
 func (s *Set) Examine(ctx context.Context, flag, raw string) ([]Fact, error) {
-	t, err := s.parse(flag, raw)
-	if err != nil {
-		return nil, err
-	}
-	db, err := s.db(ctx, t)
+	_, db, err := s.at(ctx, flag, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +53,7 @@ type Adviser interface {
 
 // Live is how the queue that a URL names is set on its server; nil for kinds that keep no such settings.
 func (s *Set) Live(ctx context.Context, flag, raw string) (*advice.Live, error) {
-	t, err := s.parse(flag, raw)
-	if err != nil {
-		return nil, err
-	}
-	db, err := s.db(ctx, t)
+	t, db, err := s.at(ctx, flag, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -223,7 +223,7 @@ func RemoveNATS(ctx context.Context, raw string) error {
 const natsForm = "nats://user@host:4222?queue=ORDERS"
 
 var natsParams = []string{
-	"queue", "consumer", "subject", "wait", "dead_letters", "dedup", "max_deliver", "monitor", "sync", "domain", "replicas",
+	"queue", "consumer", "subject", "wait", "dead_letters", "max_deliver", "monitor", "sync", "domain", "replicas",
 	"creds", "nkey", "tls", "tls_ca", "tls_cert", "tls_key",
 }
 
@@ -305,7 +305,6 @@ func (p *natsPlace) options(flag string) (o nats.Options, err error) {
 		on   []string
 		hint string
 	}{
-		"dedup":       {&o.Dedup, []string{"on", "true", "1"}, "dedup=on or dedup=off"},
 		"max_deliver": {&o.AcceptMaxDeliver, []string{"accept"}, "max_deliver=accept: the consumer may have a MaxDeliver"},
 		"sync":        {&o.SyncAlways, []string{"always"}, "sync=always: sync_interval of every server of the stream is always"},
 		"tls":         {new(bool), []string{"on", "true", "1"}, "tls=on or tls=off"},

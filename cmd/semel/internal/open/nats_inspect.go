@@ -20,8 +20,6 @@ type natsQueue struct {
 	version    string
 	rtt        time.Duration
 	visibility time.Duration // the worker's
-	accepted   bool          // max_deliver=accept
-	dedup      bool
 }
 
 // fewPending is JetStream's own default of MaxAckPending.
@@ -44,7 +42,7 @@ func (d *natsDB) look(ctx context.Context, name string) (q natsQueue, err error)
 	if err != nil {
 		return q, natsError(at, "examine", err)
 	}
-	q = natsQueue{stream: s.CachedInfo(), consumer: c.CachedInfo(), version: d.nc.ConnectedServerVersion(), accepted: o.AcceptMaxDeliver, dedup: o.Dedup}
+	q = natsQueue{stream: s.CachedInfo(), consumer: c.CachedInfo(), version: d.nc.ConnectedServerVersion()}
 	if q.rtt, err = d.nc.RTT(); err != nil {
 		return q, natsError(at, "examine", err)
 	}
@@ -107,8 +105,6 @@ func (q *natsQueue) facts() []Fact {
 	add(c.MemoryStorage, Danger, "consumer", "a consumer without mem_storage",
 		"the consumer's state is in memory: after a restart of the server every message that is left is delivered again")
 	add(s.Replicas%2 == 0, Warning, "replicas", "3 replicas", "%d replicas survive no more failures than %d", s.Replicas, s.Replicas-1)
-	add(q.dedup && s.Duplicates > 0, Warning, "dedup", "leave dedup= away: the record is what deduplicates",
-		"within %s the server accepts and drops a message with the ID of another, also where that one was lost", advice.Text(s.Duplicates))
 	add(older(q.version, 2, 10), Warning, "server", "NATS 2.10 or newer", "server %s does not let sync_interval be set: it syncs every 2m", q.version)
 	return facts
 }

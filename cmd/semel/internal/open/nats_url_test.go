@@ -17,11 +17,11 @@ func TestParseNATS(t *testing.T) {
 		shown, user, password, queue string
 		hosts                        []string
 	}{
-		"nats://127.0.0.1?queue=ORDERS":              {"nats://127.0.0.1:4222?queue=ORDERS", "", "", "ORDERS", []string{"127.0.0.1:4222"}},
-		"nats://shop:s3cret@a:1,b,[::1]:2/?queue=O":  {"nats://a:1,b:4222,[::1]:2?queue=O", "shop", "s3cret", "O", []string{"a:1", "b:4222", "[::1]:2"}},
-		"nats://shop:p%40%2F@h?queue=O&wait=1s":      {"nats://h:4222?queue=O", "shop", "p@/", "O", []string{"h:4222"}},
-		"nats://?queue=O":                            {"nats://127.0.0.1:4222?queue=O", "", "", "O", []string{"127.0.0.1:4222"}},
-		"nats://h?sync=always&dedup=off&consumer=c1": {"nats://h:4222", "", "", "", []string{"h:4222"}},
+		"nats://127.0.0.1?queue=ORDERS":             {"nats://127.0.0.1:4222?queue=ORDERS", "", "", "ORDERS", []string{"127.0.0.1:4222"}},
+		"nats://shop:s3cret@a:1,b,[::1]:2/?queue=O": {"nats://a:1,b:4222,[::1]:2?queue=O", "shop", "s3cret", "O", []string{"a:1", "b:4222", "[::1]:2"}},
+		"nats://shop:p%40%2F@h?queue=O&wait=1s":     {"nats://h:4222?queue=O", "shop", "p@/", "O", []string{"h:4222"}},
+		"nats://?queue=O":                           {"nats://127.0.0.1:4222?queue=O", "", "", "O", []string{"127.0.0.1:4222"}},
+		"nats://h?sync=always&consumer=c1":          {"nats://h:4222", "", "", "", []string{"h:4222"}},
 	} {
 		got, err := Parse("queue", raw)
 		if err != nil || got.nats == nil || got.Shown != want.shown || got.nats.user != want.user || got.nats.password != want.password ||
@@ -40,7 +40,7 @@ func TestParseNATS_Refuses(t *testing.T) {
 		"nats://h?consumr=a":           "did you mean consumer?",
 		"nats://h?wait=1h":             "wait=1h is out of range",
 		"nats://h?wait=soon":           "wait=soon is out of range",
-		"nats://h?dedup=maybe":         "dedup=maybe is unknown",
+		"nats://h?sync=maybe":          "sync=maybe is unknown",
 		"nats://h?max_deliver=5":       "max_deliver=5 is unknown",
 		"nats://u:hunter2@h/x":         "is not a URL of the form",
 		"nats://u:hun/ter2@h?queue=a":  "is not a URL of the form",
@@ -90,7 +90,6 @@ func TestNATSFacts(t *testing.T) {
 		"inactive":     {func(q *natsQueue) { q.consumer.Config.InactiveThreshold = time.Hour }, Warning, "consumer", "deletes the consumer"},
 		"memory":       {func(q *natsQueue) { q.consumer.Config.MemoryStorage = true }, Danger, "consumer", "in memory"},
 		"two replicas": {func(q *natsQueue) { q.stream.Config.Replicas = 2 }, Warning, "replicas", "no more failures than 1"},
-		"dedup":        {func(q *natsQueue) { q.dedup = true }, Warning, "dedup", "accepts and drops"},
 		"old":          {func(q *natsQueue) { q.version = "2.9.10" }, Warning, "server", "2.9.10"},
 	} {
 		q := sound()

@@ -129,7 +129,7 @@ func (s *Set) Store(ctx context.Context, raw string) (driver.Store, error) {
 	if err := t.HasRecords(); err != nil {
 		return nil, err
 	}
-	db, err := s.db(ctx, t)
+	db, err := s.dbWith(ctx, t, s.o)
 	if err != nil {
 		return nil, err
 	}
@@ -171,12 +171,21 @@ func (s *Set) Queues(ctx context.Context, flag, raw string) ([]string, error) {
 	if err := t.HasQueues(flag); err != nil {
 		return nil, err
 	}
-	db, err := s.db(ctx, t)
+	db, err := s.dbWith(ctx, t, s.o)
 	if err != nil {
 		return nil, err
 	}
 	return db.Queues(ctx)
 }
+
+// noQueues is a Database without queues. A Set asks HasQueues first, so that these methods are not reached.
+type noQueues struct{ t Target }
+
+func (d noQueues) Queue(context.Context, string, time.Duration) (driver.Queue, error) {
+	return nil, d.t.HasQueues("queue")
+}
+
+func (d noQueues) Queues(context.Context) ([]string, error) { return nil, d.t.HasQueues("queue") }
 
 // CheckStore refuses a URL that can be no store, before anything is opened.
 func CheckStore(raw string) error {
@@ -214,7 +223,13 @@ func (s *Set) parse(flag, raw string) (Target, error) {
 	return t, nil
 }
 
-func (s *Set) db(ctx context.Context, t Target) (Database, error) { return s.dbWith(ctx, t, s.o) }
+// at opens the place that a URL names.
+func (s *Set) at(ctx context.Context, flag, raw string) (t Target, db Database, err error) {
+	if t, err = s.parse(flag, raw); err == nil {
+		db, err = s.dbWith(ctx, t, s.o)
+	}
+	return t, db, err
+}
 
 func (s *Set) dbWith(ctx context.Context, t Target, o Options) (Database, error) {
 	if db := s.dbs[t.place]; db != nil {

@@ -41,7 +41,7 @@ var redisKind = &kind{
 
 // redisDB is a Redis with records.
 type redisDB struct {
-	t      Target
+	noQueues
 	client goredis.UniversalClient
 	o      redis.Options
 }
@@ -52,17 +52,9 @@ func openRedis(_ context.Context, t Target, o Options) (Database, error) {
 		return nil, err // not reached: it was parsed before
 	}
 	return &redisDB{
-		t: t, client: p.client(o.Committers), o: redis.Options{Prefix: p.prefix, Shards: p.shards, ReadOnly: o.ReadOnly},
+		noQueues: noQueues{t}, client: p.client(o.Committers), o: redis.Options{Prefix: p.prefix, Shards: p.shards, ReadOnly: o.ReadOnly},
 	}, nil
 }
-
-// Queue is not reached: a Set asks HasQueues before.
-func (d *redisDB) Queue(context.Context, string, time.Duration) (driver.Queue, error) {
-	return nil, d.t.HasQueues("queue")
-}
-
-// Queues is not reached: a Set asks HasQueues before.
-func (d *redisDB) Queues(context.Context) ([]string, error) { return nil, d.t.HasQueues("queue") }
 
 // openServer bounds the first look at a server.
 const openServer = 5 * time.Second

@@ -55,8 +55,8 @@ func (p *Printer) Notef(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.Err, format+"\n", args...)
 }
 
-// Object prints one value: as JSON, or by text.
-func (p *Printer) Object(v any, text func(w io.Writer) error) error {
+// Object prints one value: as JSON, or as what text writes.
+func (p *Printer) Object(v any, text func(b *strings.Builder)) error {
 	switch p.Format {
 	case None:
 		return nil
@@ -64,7 +64,15 @@ func (p *Printer) Object(v any, text func(w io.Writer) error) error {
 		return encode(p.Out, v)
 	case Text:
 	}
-	return text(p.Out)
+	var b strings.Builder
+	text(&b)
+	_, err := io.WriteString(p.Out, b.String())
+	return err
+}
+
+// Line prints one value: as JSON, or as a line of text.
+func (p *Printer) Line(v any, format string, args ...any) error {
+	return p.Object(v, func(b *strings.Builder) { fmt.Fprintf(b, format+"\n", args...) })
 }
 
 // List prints many values: a JSON array, one object a line, or a table.

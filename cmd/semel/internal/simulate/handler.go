@@ -15,6 +15,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // Worker is the simulated handler of one process.
@@ -32,7 +33,7 @@ type Worker struct {
 
 // New makes the handler of knobs that were checked. Close it.
 func New(k Knobs, log *slog.Logger) (*Worker, error) {
-	w := &Worker{k: k, log: log, ran: newRan(), die: kill}
+	w := &Worker{k: k, log: log, ran: newRan(), die: process.KillSelf}
 	if w.k.Seed == 0 && k.CrashRate > 0 {
 		w.k.Seed = rand.Uint64() | 1
 		log.Info("simulation", "seed", w.k.Seed)
@@ -197,15 +198,6 @@ func (w *Worker) observe(e semel.Event) {
 func (w *Worker) dieAt(where, key string) {
 	w.log.Warn("crash", "where", where, "id", key, "pid", os.Getpid())
 	w.die()
-}
-
-// kill is the end.
-func kill() {
-	p, err := os.FindProcess(os.Getpid())
-	if err == nil && p.Kill() == nil {
-		select {} // the signal is on its way
-	}
-	os.Exit(137)
 }
 
 // Effect is what a run leaves behind. Nothing makes it unique: a second run shows as a second one.

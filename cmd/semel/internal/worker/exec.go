@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // The exit codes of handlers (docs/worker.md).
@@ -177,21 +177,16 @@ func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code 
 	}
 	cmd.Stdin = bytes.NewReader(a.Body)
 	cmd.Stdout, cmd.Stderr = out, stderr
-	cmd.SysProcAttr = processAttr()
 	// A process that the handler left behind may hold stdout open; it is not waited for.
 	cmd.WaitDelay = 500 * time.Millisecond
 
-	// The parent-death signal is bound to the thread that forks: it has to live as long as the child (prctl(2)). Without
-	// the lock the runtime may end the thread, and the kernel would kill a healthy handler.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	p, err := process.Start(cmd)
+	if err != nil {
 		return startFailure(err)
 	}
-	pid := cmd.Process.Pid
-	e.Guard.started(run, pid)
-	stop := e.superviseCancel(ctx, pid)
-	err = cmd.Wait()
+	e.Guard.started(run, p.Pid())
+	stop := e.superviseCancel(ctx, p.Pid())
+	err = p.Wait()
 	stop()
 	detail = stderr.flush()
 	if cmd.ProcessState == nil {
@@ -219,14 +214,14 @@ func (e *Exec) superviseCancel(ctx context.Context, pid int) (stop func()) {
 		case <-ctx.Done():
 		}
 		e.Log.Warn("stopping the handler", "pid", pid, "why", context.Cause(ctx))
-		signalGroup(pid, syscall.SIGTERM)
+		_ = process.SignalGroup(pid, syscall.SIGTERM)
 		t := time.NewTimer(e.KillGrace)
 		defer t.Stop()
 		select {
 		case <-done:
 		case <-t.C:
 		}
-		signalGroup(pid, syscall.SIGKILL)
+		_ = process.SignalGroup(pid, syscall.SIGKILL)
 	}()
 	return func() {
 		close(done)

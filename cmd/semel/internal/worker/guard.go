@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -10,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // GuardArg is the hidden argument that makes this program a guard (see [Guard]).
@@ -29,7 +33,7 @@ const GuardArg = "__guard"
 //
 // The nil Guard does nothing.
 type Guard struct {
-	cmd  *exec.Cmd
+	proc *process.Process
 	name string
 	last atomic.Uint64
 	mu   sync.Mutex
@@ -42,27 +46,24 @@ const runVariable = "SEMEL_RUN"
 // StartGuard starts the guard of this process. argv is the program that calls [ServeGuard].
 func StartGuard(argv ...string) (*Guard, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = ownSession()
-	cmd.Env = []string{}
+	process.Detach(cmd)
+	var out process.Output
+	cmd.Env, cmd.Stdout = []string{}, &out
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
+	p, err := process.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start guard: %w", err)
-	}
 	// It writes a line when it is ready: from then on it ignores the signals that may reach it.
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		_ = in.Close()
-		return nil, errors.Join(fmt.Errorf("start guard: no response: %w", err), cmd.Wait())
+	if _, err := p.Await(context.Background(), &out, process.Contains("ready")); err != nil {
+		return nil, fmt.Errorf("start guard: no response: %w", err)
 	}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand
-	return &Guard{cmd: cmd, in: in, name: hex.EncodeToString(b[:])}, nil
+	return &Guard{proc: p, in: in, name: hex.EncodeToString(b[:])}, nil
 }
 
 // starting announces a run and returns its name, for the environment; "" for the nil Guard.
@@ -97,7 +98,7 @@ func (g *Guard) Close() error {
 	g.mu.Lock()
 	err := g.in.Close()
 	g.mu.Unlock()
-	return errors.Join(err, g.cmd.Wait())
+	return errors.Join(err, g.proc.Wait())
 }
 
 // ServeGuard is the guard process: it reads "+ RUN GROUP" and "- RUN 0", one a line, and at the end of in kills what is
@@ -133,11 +134,15 @@ func ServeGuard(in io.Reader, ready io.Writer) error {
 func killRuns(running map[string]int) {
 	for _, group := range running {
 		if group > 1 {
-			signalGroup(group, syscall.SIGKILL)
+			_ = process.SignalGroup(group, syscall.SIGKILL) // it may be gone
 		}
 	}
 	for quiet := 0; quiet < 3; time.Sleep(2 * time.Millisecond) {
-		pids := processesOf(running)
+		pids := process.WithVariable(func(v string) bool {
+			run, ok := strings.CutPrefix(v, runVariable+"=")
+			_, ours := running[run]
+			return ok && ours
+		})
 		if len(pids) > 0 {
 			quiet = 0
 		} else {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // TestFM67_HandlerDiesWithItsWorker kills a worker with SIGKILL while its handler runs: with the parent-death signal
@@ -26,20 +28,14 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 			// process group does not reach that one.
 			script := fmt.Sprintf(`echo $$ > %[1]s; setsid sh -c 'echo $$ >> %[1]s; echo ready >> %[1]s; exec sleep 300' & wait; echo late > %[2]s`,
 				pids, filepath.Join(dir, "late"))
-			cmd := exec.Command(os.Args[0], "victim", mode, script)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			victim := process.StartTest(t, exec.Command(os.Args[0], "victim", mode, script))
 			running := awaitPids(t, pids)
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait()
+			victim.Kill()
 			want := running[:1]
 			if mode == "guarded" {
 				want = running
 			} else {
-				defer func() { _ = syscall.Kill(running[1], syscall.SIGKILL) }()
+				defer func() { _ = process.SignalGroup(running[1], syscall.SIGKILL) }()
 			}
 			for _, pid := range want {
 				awaitDeath(t, pid)
@@ -72,16 +68,9 @@ func awaitPids(t *testing.T, path string) (pids []int) {
 // awaitDeath waits until a process is gone, or a zombie that nobody has collected yet.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return
-		}
-		if _, after, ok := strings.Cut(string(b), ") "); ok && strings.HasPrefix(after, "Z") {
-			return
-		}
+	for end := time.Now().Add(time.Minute); !process.Gone(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("process %d outlives its worker: %s", pid, b)
+			t.Fatalf("process %d outlives its worker", pid)
 		}
 	}
 }

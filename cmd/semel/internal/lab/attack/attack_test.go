@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
 // handler is the test binary with a habit.
@@ -25,8 +26,8 @@ func handler(t *testing.T, habit string, args ...string) []string {
 	return append([]string{exe, "handler", habit}, args...)
 }
 
-// run attacks, and returns the verdicts by attack: the first word of each, and of which effect.
-func run(t *testing.T, o attack.Options) (attack.Report, map[string]attack.Verdict) {
+// run attacks, and returns the verdicts by attack: its name, and of which effect.
+func run(t *testing.T, o attack.Options) (attack.Report, map[string]verify.Verdict) {
 	t.Helper()
 	if o.Key == "" {
 		o.Key = "json:/order_id"
@@ -36,51 +37,66 @@ func run(t *testing.T, o attack.Options) (attack.Report, map[string]attack.Verdi
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]attack.Verdict{}
-	for _, a := range rep.Attacks {
-		name := a.Attack
-		if a.Effect > 0 {
-			name += " " + string(rune('0'+a.Effect))
-		}
-		if a.Guard == "off" {
-			name = "off " + name
+	got := map[string]verify.Verdict{}
+	for _, a := range rep.Schedules {
+		name := a.Schedule.Name()
+		if a.Place > 0 {
+			name += " " + string(rune('0'+a.Place))
 		}
 		got[name] = a.Verdict
-		if a.Verdict != attack.Held && (a.Why == "" || a.Did == "") {
+		if (a.Verdict == skipped) != (a.Findings == 0 && a.Verdict != held) || a.Verdict == skipped && a.End == "" {
 			t.Errorf("%s: no reason given: %+v", name, a)
 		}
-		if (a.Verdict == attack.Doubled || a.Verdict == attack.Lost) && a.Hint == "" {
-			t.Errorf("%s: no fix given: %+v", name, a)
+	}
+	for _, f := range rep.Findings {
+		if f.Why == "" || f.Hint == "" {
+			t.Errorf("no reason or no fix given: %+v", f)
 		}
 	}
 	return rep, got
 }
 
-func result(t *testing.T, rep attack.Report, name string) attack.Result {
+func result(t *testing.T, rep attack.Report, name string) verify.Outcome {
 	t.Helper()
-	i := slices.IndexFunc(rep.Attacks, func(a attack.Result) bool { return a.Attack == name })
+	i := slices.IndexFunc(rep.Schedules, func(a verify.Outcome) bool { return a.Schedule.Name() == name })
 	if i < 0 {
 		t.Fatalf("no attack %s", name)
 	}
-	return rep.Attacks[i]
+	return rep.Schedules[i]
+}
+
+// says is what the report says of an attack: reasons, hints and notes.
+func says(rep attack.Report, name string) string {
+	out := ""
+	for _, f := range rep.Findings {
+		if slices.ContainsFunc(append(f.Also, f.Schedule), func(k verify.Kind) bool { return k.Name() == name }) {
+			out += f.Why + "\n" + f.Hint + "\n"
+		}
+	}
+	for _, n := range rep.Notes {
+		if strings.HasPrefix(n, name+": ") {
+			out += n + "\n"
+		}
+	}
+	return out
 }
 
 const (
-	held    = attack.Held
-	doubled = attack.Doubled
-	lost    = attack.Lost
-	unknown = attack.Unknown
-	skipped = attack.Skipped
+	held    = verify.Held
+	doubled = verify.Doubled
+	lost    = verify.Lost
+	unknown = verify.CannotTell
+	skipped = verify.Skipped
 )
 
 // habits are handlers, and what each of their mistakes comes to.
 var habits = []struct {
 	habit string
-	want  map[string]attack.Verdict
+	want  map[string]verify.Verdict
 	// attack and in: the reason or fix of that attack has this text.
 	attack, in string
 }{
-	{"bare", map[string]attack.Verdict{
+	{"bare", map[string]verify.Verdict{
 		"neighbours": held, "redelivery": held, "producer-retry": held, "concurrent": held, "kill-before": held,
 		"kill-middle": held,
 		"kill-after":  doubled, "worker-killed": doubled, "two-at-once": doubled, "deploy": held, "slow": doubled,
@@ -88,21 +104,21 @@ var habits = []struct {
 		"error-after":   doubled, "error-before": held, "throttled": held, "unreachable": held, "duplicate-refused": doubled,
 		"poison": held,
 	}, "kill-after", "send SEMEL_EFFECT_KEY as the header Idempotency-Key"},
-	{"forgets", map[string]attack.Verdict{"redelivery": held, "kill-after": doubled, "kill-middle": held}, "kill-after",
+	{"forgets", map[string]verify.Verdict{"redelivery": held, "kill-after": doubled, "kill-middle": held}, "kill-after",
 		"Idempotency-Key"},
-	{"renames", map[string]attack.Verdict{"response-lost": doubled, "two-at-once": doubled}, "response-lost", "2 different values"},
-	{"careless", map[string]attack.Verdict{
+	{"renames", map[string]verify.Verdict{"response-lost": doubled, "two-at-once": doubled}, "response-lost", "the key is made anew"},
+	{"careless", map[string]verify.Verdict{
 		"response-lost": held, "error-after": held, "error-before": lost, "throttled": lost, "unreachable": lost,
-	}, "error-before", "exits 0 although its request failed"},
-	{"drops", map[string]attack.Verdict{"error-before": lost, "redelivery": held}, "error-before", "drops a message for good"},
-	{"quits", map[string]attack.Verdict{"deploy": lost, "kill-middle": held}, "deploy", "let SIGTERM end it"},
-	{"swallows", map[string]attack.Verdict{"poison": lost}, "poison", "exit 65"},
-	{"blames", map[string]attack.Verdict{"response-lost": held, "error-before": held}, "response-lost",
+	}, "error-before", "got an error, and reported success all the same"},
+	{"drops", map[string]verify.Verdict{"error-before": lost, "redelivery": held}, "error-before", "dropped the message for good"},
+	{"quits", map[string]verify.Verdict{"deploy": lost, "kill-middle": held}, "deploy", "let SIGTERM end it"},
+	{"swallows", map[string]verify.Verdict{"poison": lost}, "poison", "exit 65"},
+	{"blames", map[string]verify.Verdict{"response-lost": held, "error-before": held}, "response-lost",
 		"exit 75 means that nothing was applied"},
-	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused",
+	{"refuses", map[string]verify.Verdict{"duplicate-refused": held}, "duplicate-refused",
 		"ended as a dead letter although its effect is there"},
-	{"leaves", map[string]attack.Verdict{"redelivery": held}, "normal", "left processes behind"},
-	{"twice", map[string]attack.Verdict{
+	{"leaves", map[string]verify.Verdict{"redelivery": held}, "normal", "left processes behind"},
+	{"twice", map[string]verify.Verdict{
 		"kill-after 1": held, "kill-after 2": doubled, "error-before 1": held, "error-before 2": held,
 	}, "kill-after", ""},
 }
@@ -110,26 +126,26 @@ var habits = []struct {
 // TestSharedKey: an effect that has the key of another one is never made, whatever goes wrong or not: no run shows a
 // difference, and it is lost all the same. With a key of its own, made as docs/worker.md says, it is there.
 func TestSharedKey(t *testing.T) {
-	for habit, verdict := range map[string]attack.Verdict{"shares": lost, "repeats": lost, "names": held} {
+	for habit, verdict := range map[string]verify.Verdict{"shares": lost, "repeats": lost, "names": held} {
 		t.Run(habit, func(t *testing.T) {
 			t.Parallel()
 			rep, got := run(t, attack.Options{Argv: handler(t, habit), Only: []string{"redelivery", "kill-after"}})
 			a := result(t, rep, "normal")
-			if a.Verdict != verdict || rep.OK() != (verdict == held) || a.Expected != 4 {
+			if a.Verdict != verdict || rep.OK() != (verdict == held) || a.Want != 4 {
 				t.Errorf("normal: %+v, report %s", a, rep.Verdict)
 			}
 			if verdict == held {
-				if got["redelivery"] != held || got["kill-after 1"] != held || got["kill-after 2"] != held || len(a.Notes) > 0 || a.Effects != 4 {
+				if got["redelivery"] != held || got["kill-after 1"] != held || got["kill-after 2"] != held || len(rep.Notes) > 0 || a.Happened != 4 {
 					t.Errorf("%v, %+v", got, a)
 				}
 				return
 			}
-			if rep.Lost != 1 || len(got) != 1 || a.Effects != 2 || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "nothing else was tried") {
+			if rep.Count(lost) != 1 || len(got) != 1 || a.Happened != 2 || len(rep.Notes) != 1 || !strings.Contains(rep.Notes[0], "nothing else was tried") {
 				t.Errorf("%v, %+v", got, a)
 			}
-			if !strings.Contains(a.Why, "POST /charges was requested 2 times in one run under one Idempotency-Key") ||
-				!strings.Contains(a.Hint, `printf %s "$SEMEL_EFFECT_KEY/charges/1" | sha256sum`) {
-				t.Errorf("why %s, fix %s", a.Why, a.Hint)
+			if text := says(rep, "normal"); !strings.Contains(text, "POST /charges (effect 1) has the key ") ||
+				!strings.Contains(text, `printf %s "$SEMEL_EFFECT_KEY/charges/1" | sha256sum`) {
+				t.Error(text)
 			}
 		})
 	}
@@ -150,7 +166,7 @@ func TestSharedKeyOfAnEndpoint(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	rep, got := run(t, attack.Options{HTTP: s.URL, Ready: func(url string) { service.Store(url) }})
-	if len(got) != 1 || got["normal"] != lost || !strings.Contains(rep.Attacks[0].Hint, "of the request's Idempotency-Key followed by /charges/1") {
+	if len(got) != 1 || got["normal"] != lost || !strings.Contains(says(rep, "normal"), "of the request's Idempotency-Key followed by /charges/1") {
 		show(t, rep)
 		t.Errorf("%v", got)
 	}
@@ -167,7 +183,7 @@ func TestHabits(t *testing.T) {
 				o.Only = append(o.Only, name)
 			}
 			rep, got := run(t, o)
-			want := map[string]attack.Verdict{"normal": held}
+			want := map[string]verify.Verdict{"normal": held}
 			broken := false
 			for name, v := range h.want {
 				want[name] = v
@@ -181,9 +197,8 @@ func TestHabits(t *testing.T) {
 			if len(got) != len(want) || rep.OK() == broken {
 				t.Errorf("%d of %d attacks, verdict %s", len(got), len(want), rep.Verdict)
 			}
-			a := result(t, rep, h.attack)
-			if text := a.Why + a.Hint + strings.Join(a.Notes, " "); !strings.Contains(text, h.in) {
-				t.Errorf("%s says nothing of %q: %+v", h.attack, h.in, a)
+			if text := says(rep, h.attack); !strings.Contains(text, h.in) {
+				t.Errorf("%s says nothing of %q: %s", h.attack, h.in, text)
 			}
 			if t.Failed() {
 				show(t, rep)
@@ -209,15 +224,15 @@ func TestGoodHandlerHolds(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Minute
 	rep, got := run(t, attack.Options{Argv: handler(t, "good"), Timeout: timeout})
-	if len(got) != len(attack.List()) || rep.Held != len(got) || !rep.OK() {
-		t.Errorf("%d of %d attacks held, verdict %s", rep.Held, len(got), rep.Verdict)
+	if len(got) != len(attack.List()) || rep.Count(held) != len(got) || !rep.OK() {
+		t.Errorf("%d of %d attacks held, verdict %s", rep.Count(held), len(got), rep.Verdict)
 		show(t, rep)
 	}
 	// The kills were real: there was a second run, and where the effect was there already, the service was asked again.
 	for name, repeats := range map[string]int{"kill-before": 0, "kill-middle": 0, "kill-after": 1, "worker-killed": 1,
 		"two-at-once": 1} {
 		a := result(t, rep, name)
-		if a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 || a.ElapsedMS > timeout.Milliseconds() {
+		if a.Runs < 2 || a.Repeats < repeats || a.Happened != 1 || a.Took > timeout {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -231,8 +246,8 @@ func TestKeyByID(t *testing.T) {
 		show(t, rep)
 		t.Error("verdicts")
 	}
-	if a := result(t, rep, "producer-retry"); !strings.Contains(a.Hint, "--key json:/order_id") {
-		t.Errorf("hint %q", a.Hint)
+	if text := says(rep, "producer-retry"); !strings.Contains(text, "--key json:/order_id") {
+		t.Error(text)
 	}
 }
 
@@ -240,7 +255,7 @@ func TestKeyByID(t *testing.T) {
 func TestConstantKey(t *testing.T) {
 	t.Parallel()
 	rep, got := run(t, attack.Options{Argv: handler(t, "constant")})
-	if len(got) != 1 || got["normal"] != lost || !strings.Contains(rep.Attacks[0].Why, "of another message") {
+	if len(got) != 1 || got["normal"] != lost || !strings.Contains(says(rep, "normal"), "only the first message takes effect") {
 		show(t, rep)
 		t.Error("verdict")
 	}
@@ -269,7 +284,7 @@ func TestJournal(t *testing.T) {
 		Argv: handler(t, "journal", file), Journal: attack.Journal{Place: file},
 		Only: []string{"redelivery", "kill-before", "kill-middle", "kill-after", "two-at-once", "response-lost"},
 	})
-	want := map[string]attack.Verdict{
+	want := map[string]verify.Verdict{
 		"normal": held, "redelivery": held, "kill-before": held, "kill-middle": skipped, "kill-after": doubled,
 		"two-at-once":   doubled,
 		"response-lost": skipped,
@@ -280,7 +295,7 @@ func TestJournal(t *testing.T) {
 			show(t, rep)
 		}
 	}
-	if a := result(t, rep, "kill-after"); a.Journal != 2 || !strings.Contains(a.Hint, "--effects sql") {
+	if a := result(t, rep, "kill-after"); a.Happened != 2 || !strings.Contains(says(rep, "kill-after"), "--effects sql") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -289,13 +304,13 @@ func TestJournal(t *testing.T) {
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	rep, got := run(t, attack.Options{Argv: handler(t, "blind"), Only: []string{"redelivery", "kill-before", "kill-after"}})
-	want := map[string]attack.Verdict{"normal": unknown, "redelivery": held, "kill-before": held, "kill-after": unknown}
+	want := map[string]verify.Verdict{"normal": unknown, "redelivery": held, "kill-before": held, "kill-after": unknown}
 	for name, v := range want {
 		if got[name] != v {
 			t.Errorf("%s: %s, want %s", name, got[name], v)
 		}
 	}
-	if rep.Verdict != unknown || !strings.Contains(rep.Attacks[0].Why, "did not call the service") {
+	if rep.Verdict != unknown || !strings.Contains(says(rep, "normal"), "ATTACK_URL") {
 		show(t, rep)
 		t.Errorf("verdict %s", rep.Verdict)
 	}
@@ -337,69 +352,32 @@ func TestEndpoints(t *testing.T) {
 		t.Parallel()
 		url, ready := endpoint(t, true)
 		rep, got := run(t, attack.Options{HTTP: url, Ready: ready})
-		if !rep.OK() || got["kill-middle"] != skipped || rep.Held != len(attack.List())-2 {
+		if !rep.OK() || got["kill-middle"] != skipped || rep.Count(held) != len(attack.List())-2 {
 			show(t, rep)
 			t.Error("verdict")
-		}
-	})
-	t.Run("keyed, guard off", func(t *testing.T) {
-		t.Parallel()
-		url, ready := endpoint(t, true)
-		rep, got := run(t, attack.Options{HTTP: url, Ready: ready, Guards: []string{"off"}, Only: []string{"redelivery"}})
-		if got["off normal"] != held || got["off redelivery"] != doubled {
-			show(t, rep)
-			t.Error("there is nobody who could give a key")
 		}
 	})
 	t.Run("bare", func(t *testing.T) {
 		t.Parallel()
 		url, ready := endpoint(t, false)
 		rep, got := run(t, attack.Options{
-			HTTP: url, Ready: ready, Guards: []string{"off", "on"},
+			HTTP: url, Ready: ready,
 			Only: []string{"redelivery", "kill-before", "kill-after", "two-at-once", "error-before"},
 		})
-		want := map[string]attack.Verdict{
+		want := map[string]verify.Verdict{
 			"normal": held, "redelivery": held, "kill-before": held, "kill-after": doubled, "two-at-once": doubled,
 			"error-before": held,
-			"off normal":   held, "off redelivery": doubled, "off kill-before": held, "off kill-after": doubled,
-			"off two-at-once":  doubled,
-			"off error-before": held,
 		}
 		for name, v := range want {
 			if got[name] != v {
 				t.Errorf("%s: %s, want %s", name, got[name], v)
 			}
 		}
-		if a := result(t, attack.Report{Attacks: rep.Attacks[6:]}, "kill-after"); !strings.Contains(a.Hint, "pass the request's") {
-			t.Errorf("hint %q", a.Hint)
+		if text := says(rep, "kill-after"); !strings.Contains(text, "pass the request's") {
+			t.Error(text)
 		}
 		if t.Failed() {
 			show(t, rep)
 		}
 	})
-}
-
-// TestGuardOff: the consumer that people write by hand doubles what semel holds.
-func TestGuardOff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short attacks a few handlers only")
-	}
-	t.Parallel()
-	rep, got := run(t, attack.Options{
-		Argv: handler(t, "good"), Guards: []string{"off"}, Only: []string{"redelivery", "concurrent", "worker-killed",
-			"error-before"},
-	})
-	want := map[string]attack.Verdict{
-		"off normal": held, "off redelivery": doubled, "off concurrent": doubled, "off worker-killed": doubled,
-		"off error-before": held,
-	}
-	for name, v := range want {
-		if got[name] != v {
-			t.Errorf("%s: %s, want %s", name, got[name], v)
-		}
-	}
-	if rep.Verdict != attack.Broken || t.Failed() {
-		show(t, rep)
-		t.Errorf("verdict %s", rep.Verdict)
-	}
 }

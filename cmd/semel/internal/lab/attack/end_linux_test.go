@@ -1,42 +1,21 @@
 package attack_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
+	"github.com/semel-dev/semel/internal/process"
 )
 
-// marked finds the processes with a variable in their environment, but for those that only wait to be collected.
-func marked(t *testing.T, variable string) (pids []int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		env, err := os.ReadFile("/proc/" + e.Name() + "/environ")
-		if err != nil || len(env) == 0 {
-			continue
-		}
-		for kv := range bytes.SplitSeq(env, []byte{0}) {
-			if string(kv) == variable {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
+// marked finds the processes with a variable in their environment.
+func marked(variable string) []int {
+	return process.WithVariable(func(v string) bool { return v == variable })
 }
 
 // eventually waits until ok, a minute at most.
@@ -57,7 +36,7 @@ func TestHangs(t *testing.T) {
 		show(t, rep)
 		t.Error("verdict")
 	}
-	if left := marked(t, mark); len(left) > 0 {
+	if left := marked(mark); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -68,14 +47,14 @@ func TestFM67_LeavesNothing(t *testing.T) {
 	var seen []int
 	rep, err := attack.Run(t.Context(), attack.Options{
 		Argv: handler(t, "leaves"), Key: "json:/order_id", Variables: []string{mark}, Only: []string{"redelivery"},
-	}, func(string) { seen = append(seen, len(marked(t, mark))) })
+	}, func(string) { seen = append(seen, len(marked(mark))) })
 	if err != nil || !rep.OK() {
 		t.Fatalf("%v, %+v", err, rep)
 	}
 	if len(seen) != 2 || seen[1] != 0 {
 		t.Errorf("processes before the attacks: %v", seen)
 	}
-	if left := marked(t, mark); len(left) > 0 {
+	if left := marked(mark); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -89,7 +68,7 @@ func TestFM67_StopsOnInterrupt(t *testing.T) {
 	defer cancel()
 	go func() {
 		// A worker and its handler, which hangs.
-		for end := time.Now().Add(time.Minute); len(marked(t, mark)) < 2 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); len(marked(mark)) < 2 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond) // the pause between two looks
 		}
 		cancel()
@@ -98,7 +77,7 @@ func TestFM67_StopsOnInterrupt(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	if left := marked(t, mark); len(left) > 0 {
+	if left := marked(mark); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
@@ -109,19 +88,10 @@ func TestFM67_StopsOnInterrupt(t *testing.T) {
 // TestFM67_DiesWithItsParent: when the attack itself is killed, its workers and their handlers are too.
 func TestFM67_DiesWithItsParent(t *testing.T) {
 	mark := "ATTACK_TEST=parent" + strconv.Itoa(os.Getpid())
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent := exec.Command(exe, append([]string{"lab", "attack", "--timeout", "10m", "--"}, handler(t, "hangs")...)...)
-	parent.Env = append(os.Environ(), mark, "TMPDIR="+t.TempDir())
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "no handler was started", func() bool { return len(marked(t, mark)) >= 4 }) // itself, a worker, two handlers
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait()
-	eventually(t, "processes outlived the attack", func() bool { return len(marked(t, mark)) == 0 })
+	cmd := process.Self(mark, "TMPDIR="+t.TempDir())
+	cmd.Args = append(cmd.Args, append([]string{"lab", "attack", "--timeout", "10m", "--"}, handler(t, "hangs")...)...)
+	parent := process.StartTest(t, cmd)
+	eventually(t, "no handler was started", func() bool { return len(marked(mark)) >= 4 }) // itself, a worker, two handlers
+	parent.Kill()
+	eventually(t, "processes outlived the attack", func() bool { return len(marked(mark)) == 0 })
 }

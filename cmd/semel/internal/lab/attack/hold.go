@@ -68,8 +68,7 @@ func (s *trial) release() {
 // freeze stops a worker while it does not write: with the write lock it would keep the other one from the queue.
 func (s *trial) freeze(p *process) error {
 	return place.WithWriteLock(s.ctx, func() {
-		freeze(p.pid())
-		p.frozen = true
+		p.frozen = p.Freeze() == nil
 		time.Sleep(tick) // until a system call that it is in has ended
 	}, s.db.SQL())
 }

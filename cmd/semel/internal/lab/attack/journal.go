@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/audit"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
 // Journal is where the handler, or what it calls, writes its effects down: a file of JSON lines, or a query on a
@@ -58,29 +60,20 @@ func (j Journal) query(ctx context.Context, each func(audit.Effect) error) error
 	})
 }
 
-// count counts the lines of each message, by their kind. texts lead from what a line may call a message (its key, its
-// message id, its effect key) to its name in the attack; lines of others are passed over.
-func (j Journal) count(ctx context.Context, texts map[string]string) (map[string]map[string]int, error) {
-	out := map[string]map[string]int{}
+// effects are the lines as effects. texts lead from what a line may call a message (its key, its message id, its effect
+// key) to its name in the attack; lines of others are passed over.
+func (j Journal) effects(ctx context.Context, texts map[string]string) (out []verify.Effect, err error) {
 	if j.Place == "" {
-		return out, nil
+		return nil, nil
 	}
-	err := j.read(ctx, func(e audit.Effect) error {
+	err = j.read(ctx, func(e audit.Effect) error {
 		key, ok := texts[e.Key]
 		if !ok && e.EffectKey != nil {
 			key, ok = texts[hex.EncodeToString(e.EffectKey[:])]
 		}
-		if !ok {
-			return nil
+		if ok {
+			out = append(out, verify.Effect{Name: strings.TrimSpace("journal " + e.Step), Message: key})
 		}
-		kind := "journal"
-		if e.Step != "" {
-			kind += " " + e.Step
-		}
-		if out[kind] == nil {
-			out[kind] = map[string]int{}
-		}
-		out[kind][key]++
 		return nil
 	})
 	return out, err

@@ -1,90 +1,104 @@
 package attack
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
-// ending is how a message ended.
-type ending string
+// observed is what a trial left: what the judge gets, and what the notes are made of.
+type observed struct {
+	verify.Trial
+	errs []string // of the runs, in their order; "" = it ended well
+	took time.Duration
+	// ends are the states of the messages' records, in lower case; a dead letter without a record has failed, too.
+	ends map[string]string
+}
 
 const (
-	endDone       ending = "completed"
-	endDropped    ending = "dropped"
-	endDeadLetter ending = "dead letter"
-	endParked     ending = "parked"
-	endOpen       ending = "open" // not at its end
+	completed = "completed"
+	failed    = "failed"
 )
 
-// exit is how a run of the handler ended, as its worker saw it.
-type exit struct {
-	code int // exit or HTTP status; -1 = a signal, a broken connection, or the worker stopped it
-	text string
-	took time.Duration
-}
-
-// observed is what a trial left.
-type observed struct {
-	keys       []string
-	deliveries int
-	runs       int
-	exits      []exit
-	effects    []effect
-	journal    map[string]map[string]int
-	endings    map[string]ending
-	reasons    map[string]string
-}
-
 func (s *trial) observe() (*observed, error) {
-	o := &observed{keys: s.keys, effects: s.svc.got(s.scope), endings: map[string]ending{}, reasons: map[string]string{}}
-	var err error
-	if o.journal, err = s.Journal.count(s.ctx, s.texts); err != nil {
+	o := &observed{ends: map[string]string{}}
+	o.Schedule, o.Did, o.Struck = s.attack.Kind, s.attack.did, s.struck || !s.attack.faulty
+	if s.HTTP != "" {
+		o.Did = cmp.Or(s.attack.endpoint, o.Did)
+	}
+	if err := s.runs(o); err != nil {
 		return nil, err
 	}
-	lines, err := s.events()
-	if err != nil {
+	if err := s.recorded(o); err != nil {
 		return nil, err
 	}
-	for _, l := range lines {
-		switch l.Kind {
-		case "received":
-			o.deliveries++
-		case "ended":
-			e := exitOf(l.Error)
-			e.took = time.Duration(l.ElapsedMS * float64(time.Millisecond))
-			o.exits = append(o.exits, e)
-		case "decided":
-			s.naiveEnding(o, l.MessageID, l.Decision, l.Reason)
+	if err := s.effects(o); err != nil {
+		return nil, err
+	}
+	for _, key := range s.keys {
+		o.Samples = append(o.Samples, verify.Sample{ID: key, Done: o.ends[key] == completed})
+	}
+	for _, e := range slices.Backward(o.errs) {
+		if e != "" {
+			o.Reason = output.Printable(e, 600)
+			break
 		}
 	}
-	if s.proxy != nil {
-		o.runs, _ = s.proxy.count()
-	} else {
-		o.runs = len(s.shimPIDs())
-	}
-	if s.guard == guardOn {
-		return o, s.recorded(o)
+	o.End, o.OtherKey, o.Limit = o.ends[s.keys[0]], s.keyFollowsID(), time.Since(s.began).Round(time.Second)
+	switch {
+	case s.attack.Kind != verify.Plain && s.unsettled:
+		o.End = verify.Hanging
+	case s.attack.Kind == verify.Plain && strings.Contains(o.Reason, "stopped"):
+		o.End, o.Limit = verify.Hanging, s.timeout
 	}
 	return o, nil
 }
 
-// naiveEnding takes the ending of a message from what the naive consumer wrote: it has no records.
-func (s *trial) naiveEnding(o *observed, id, decision, reason string) {
-	key, ok := s.texts[id]
-	if s.guard == guardOn || !ok {
-		return
+// runs takes the runs and how they ended from what the workers wrote.
+func (s *trial) runs(o *observed) error {
+	lines, err := s.events()
+	if err != nil {
+		return err
 	}
-	switch decision {
-	case "executed":
-		o.endings[key] = endDone
-	case "dead_lettered":
-		o.endings[key], o.reasons[key] = endDeadLetter, reason
+	for _, l := range lines {
+		if l.Kind == "ended" {
+			o.Exits, o.errs = append(o.Exits, exitOf(l.Error)), append(o.errs, l.Error)
+			o.took = max(o.took, time.Duration(l.ElapsedMS*float64(time.Millisecond)))
+		}
 	}
+	if s.proxy != nil {
+		o.Runs, _ = s.proxy.count()
+	} else {
+		o.Runs = len(s.shimPIDs())
+	}
+	if s.attack.Kind == verify.KillBefore && !s.base.seen {
+		o.Runs-- // that one never came to its first instruction
+	}
+	return nil
+}
+
+// effects takes the effects from the service and the journal.
+func (s *trial) effects(o *observed) error {
+	for i, e := range s.svc.got(s.scope) {
+		if !e.applied && !e.repeat {
+			continue
+		}
+		if s.attack.Kind != verify.Plain {
+			e.Run = i + 1 // which run it was is not known; in a plain one it is the only one of its message
+		}
+		o.Effects = append(o.Effects, e.Effect)
+	}
+	lines, err := s.Journal.effects(s.ctx, s.texts)
+	o.Effects = append(o.Effects, lines...)
+	return err
 }
 
 // recorded takes endings from the records, and from dead letters of messages that have none.
@@ -99,111 +113,88 @@ func (s *trial) recorded(o *observed) error {
 		if err != nil {
 			return fmt.Errorf("read the record: %w", err)
 		}
-		if !ok || o.endings[key] == endDone {
+		if !ok || o.ends[key] == completed {
 			continue
 		}
-		o.reasons[key] = r.Reason
-		switch {
-		case r.State == driver.Completed && strings.HasPrefix(r.Reason, "dropped: "):
-			o.endings[key] = endDropped
-		case r.State == driver.Completed:
-			o.endings[key] = endDone
-		case r.State == driver.FailedState:
-			o.endings[key] = endDeadLetter
-		case r.State == driver.Uncertain:
-			o.endings[key] = endParked
-		default:
-			o.endings[key] = endOpen
-		}
+		o.ends[key] = strings.ToLower(r.State.String())
+		o.Dropped = o.Dropped || o.ends[key] == completed && strings.HasPrefix(r.Reason, "dropped: ")
 	}
 	deadLetters, err := s.queue.DeadLetters(s.ctx, 0)
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for _, l := range deadLetters {
-		if key := s.texts[l.Message.ID]; key != "" && o.endings[key] == "" {
-			o.endings[key], o.reasons[key] = endDeadLetter, l.Reason
+		if key := s.texts[l.Message.ID]; key != "" && o.ends[key] == "" {
+			o.ends[key] = failed
 		}
 	}
 	return nil
 }
 
-var (
-	exited    = regexp.MustCompile(`handler exited (\d+)`)
-	responded = regexp.MustCompile(`handler responded (\d+)`)
-)
+// keyFollowsID: the copies of one message have several keys to semel.
+func (s *trial) keyFollowsID() bool {
+	raws := map[string]string{}
+	for _, m := range s.sent {
+		key := s.texts[m.ID]
+		raw, err := s.rawKey(m)
+		if err != nil {
+			continue
+		}
+		if was, ok := raws[key]; ok && was != raw {
+			return true
+		}
+		raws[key] = raw
+	}
+	return false
+}
 
-func exitOf(err string) exit {
+var status = regexp.MustCompile(`handler (?:exited|responded) (\d+)`)
+
+// exitOf is the exit or HTTP status that a run ended with; -1 = a signal, a broken connection, or its worker stopped it.
+func exitOf(err string) int {
 	if err == "" {
-		return exit{}
+		return 0
 	}
-	for _, re := range []*regexp.Regexp{exited, responded} {
-		if m := re.FindStringSubmatch(err); m != nil {
-			code, convErr := strconv.Atoi(m[1])
-			if convErr == nil {
-				return exit{code: code, text: err}
-			}
+	if m := status.FindStringSubmatch(err); m != nil {
+		if code, err := strconv.Atoi(m[1]); err == nil {
+			return code
 		}
 	}
-	return exit{code: -1, text: err}
+	return -1
 }
 
-// totals counts the effects that happened, by kind.
-func (o *observed) totals() map[string]int {
-	out := map[string]int{}
-	for _, e := range o.effects {
-		if e.applied {
-			out[e.kind]++
+// notes are what broke nothing here, and may elsewhere.
+func (s *trial) notes(o *observed) (out []string) {
+	note := func(format string, args ...any) {
+		out = append(out, s.attack.Name()+": "+fmt.Sprintf(format, args...))
+	}
+	kind, program := s.attack.Kind, s.HTTP == ""
+	if len(o.Exits) > 0 && s.struck && program && (kind == verify.ResponseLost || kind == verify.ErrorAfter) {
+		switch code := o.Exits[0]; code {
+		case 75:
+			note("exit 75 means that nothing was applied, but it was: with --takeover once or probe it would be repeated. " +
+				"Exit 1 when the response does not say")
+		case 64, 65:
+			note("exit %d means that nothing was applied, but it was: exit 1 when the response does not say", code)
 		}
 	}
-	for kind, keys := range o.journal {
-		for _, n := range keys {
-			out[kind] += n
+	if kind != verify.Plain && o.ends[s.keys[0]] == failed && len(o.Effects) > 0 {
+		text := "the message ended as a dead letter although its effect is there"
+		if kind == verify.DuplicateRefused {
+			text += ": a repeat that the service refuses (409) is done"
 		}
+		note("%s", text)
+	}
+	if kind == verify.Poison && o.ends[s.keys[0]] == failed && len(o.Effects) == 0 && o.Runs > 1 {
+		word := "exit 65"
+		if !program {
+			word = "return 422"
+		}
+		note("%s means that no attempt will help: the dead letter would be there after one run instead of %d", word, o.Runs)
+	}
+	if kind == verify.Plain && len(s.left) > 0 {
+		note("the handler left processes behind when it had ended (%s): what they do is not waited for, and not repeated "+
+			"when they fail. The attack killed them", output.Printable(s.left[0].name, 80))
 	}
 	return out
-}
-
-// ofKey counts the effects of one message, by kind; ok = false: some do not say whose they are.
-func (o *observed) ofKey(key string) (out map[string]int, ok bool) {
-	out = map[string]int{}
-	for _, e := range o.effects {
-		if e.key == "" {
-			return nil, false
-		}
-		if e.applied && e.key == key {
-			out[e.kind]++
-		}
-	}
-	for kind, keys := range o.journal {
-		out[kind] += keys[key]
-	}
-	return out, true
-}
-
-// swallowed are the requests that repeat one of the same message. In a plain run, in which every message is delivered once
-// and nothing fails, they are effects that are never made.
-func (o *observed) swallowed() (out []effect) {
-	for _, e := range o.effects {
-		if e.swallowed && e.key != "" && e.first.key == e.key {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-// baseline takes what one message does from a plain run.
-func (o *observed) baseline() baseline {
-	b := baseline{kinds: map[string]int{}, ok: true}
-	for kind, n := range o.totals() {
-		b.kinds[kind] = share(n, len(o.keys))
-	}
-	b.requests = share(len(o.effects), len(o.keys))
-	for _, key := range o.keys {
-		b.ok = b.ok && o.endings[key] == endDone
-	}
-	for _, e := range o.exits {
-		b.took = max(b.took, e.took)
-	}
-	return b
 }

@@ -2,10 +2,10 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +23,6 @@ type Options struct {
 	// Handler is the handler as the user wrote it, for the report.
 	Handler string
 
-	// Guards are the consumers: on (semel work) and off (one written by hand). Defaults to on.
-	Guards []string
 	// Only are the names of the attacks; none = all.
 	Only []string
 	// Key is what semel work --key takes. Defaults to id.
@@ -50,8 +48,6 @@ type Options struct {
 	Lease time.Duration
 	// Work are further flags of semel work: --takeover, --probe, --probe-http, --retry.
 	Work []string
-	// Command starts semel. Defaults to the own binary.
-	Command []string
 	// Variables are added to the environment of all processes.
 	Variables []string
 }
@@ -63,39 +59,17 @@ const URLVariable = "ATTACK_URL"
 const sample = `{"order_id":"{key}","action":"charge","amount":4200,"currency":"JPY"}`
 
 func (o Options) withDefaults() (Options, error) {
-	if len(o.Guards) == 0 {
-		o.Guards = []string{guardOn}
-	}
-	if o.Key == "" {
-		o.Key = "id"
-	}
+	o.Key = cmp.Or(o.Key, "id")
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
+	o.KeyHeader = cmp.Or(o.KeyHeader, "Idempotency-Key")
+	o.Seed = cmp.Or(o.Seed, 1+rand.Uint64N(100_000))
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Lease = cmp.Or(o.Lease, 2*time.Second)
 	if o.Body == nil {
 		o.Body = []byte(sample)
 	}
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
-	if o.KeyHeader == "" {
-		o.KeyHeader = "Idempotency-Key"
-	}
-	for o.Seed == 0 {
-		o.Seed = rand.Uint64N(100_000)
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Lease == 0 {
-		o.Lease = 2 * time.Second
-	}
-	if len(o.Command) == 0 {
-		exe, err := os.Executable()
-		if err != nil {
-			return o, fmt.Errorf("find the own program: %w", err)
-		}
-		o.Command = []string{exe}
-	}
 	for _, name := range o.Only {
-		if _, ok := find(name); !ok {
+		if !slices.ContainsFunc(attacks, func(a attack) bool { return a.Name() == name }) {
 			return o, output.Usage("no attack is called %q", name).WithHint("semel lab attack --list shows them")
 		}
 	}
@@ -173,8 +147,4 @@ func effectKey(raw string) string {
 	return semel.EffectKey(driver.Hold{Key: driver.Key{Consumer: queueName, Raw: raw}}, "")
 }
 
-const (
-	guardOn   = "on"
-	guardOff  = "off"
-	queueName = "attack"
-)
+const queueName = "attack"

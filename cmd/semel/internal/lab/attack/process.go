@@ -1,42 +1,37 @@
 package attack
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	osprocess "github.com/semel-dev/semel/internal/process"
 )
+
+// canFreeze: this system can stop a process and let it go on.
+const canFreeze = osprocess.HasSignals
 
 // process is one worker process of a trial.
 type process struct {
-	cmd    *exec.Cmd
+	*osprocess.Process
 	frozen bool
-	done   chan struct{}
-	ended  int // exit status, when done
-	errs   tail
+	errs   osprocess.Output
 }
 
-// start starts semel with arguments. It belongs to the goroutine that Run locked to its thread: on Linux the process
-// dies with the thread that started it.
-func (r *runner) start(args []string) (*process, error) {
-	p := &process{done: make(chan struct{})}
-	command := append(append([]string{}, r.Command...), args...)
-	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // ended and waited for by the trial
-	p.cmd.Env = append(r.environ(), r.Variables...)
-	p.cmd.Stderr = &p.errs
-	p.cmd.SysProcAttr = ownGroup()
-	if err := p.cmd.Start(); err != nil {
+// start starts semel with arguments.
+func (r *runner) start(args []string) (p *process, err error) {
+	p = &process{errs: osprocess.Output{Keep: 4096}}
+	cmd := exec.Command(r.semel, args...) //nolint:noctx // ended and waited for by the trial
+	cmd.Env = append(r.environ(), r.Variables...)
+	cmd.Stderr = &p.errs
+	if p.Process, err = osprocess.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait()
-		p.ended = p.cmd.ProcessState.ExitCode()
-	}()
 	return p, nil
 }
 
@@ -54,72 +49,60 @@ func (r *runner) environ() []string {
 // markVariable names the attack that a process belongs to: whatever a handler leaves behind is found by it.
 const markVariable = "ATTACK_RUN"
 
+// failed reports whether the worker has ended with an error.
+func (p *process) failed() bool { return !p.Running() && p.State().ExitCode() != 0 }
+
 // class is that of a worker's exit status.
 func (p *process) class() output.Code {
-	if p.ended == output.CodeUsage.Exit() {
+	if p.State().ExitCode() == output.CodeUsage.Exit() {
 		return output.CodeUsage
 	}
 	return output.CodeFailed
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) running() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// kill ends it at once, and waits.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
-}
-
 // drain asks it to end; after the grace it is killed.
 func (p *process) drain(grace time.Duration) {
 	if p.frozen {
-		thaw(p.pid())
+		_ = p.Thaw()
 		p.frozen = false
 	}
-	terminate(p.cmd.Process)
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case <-p.done:
-	case <-late.C:
-		p.kill()
-	}
-}
-
-// tail keeps the last bytes that a worker wrote to standard error.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if over := len(t.b) - 4096; over > 0 {
-		t.b = t.b[over:]
-	}
-	return len(p), nil
+	_ = p.Stop(grace) // of a worker that failed its output says why
 }
 
 // lastLine is the last error that a worker printed: its own, without the advice that follows.
-func (t *tail) lastLine() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (p *process) lastLine() string {
 	last := "without an error message"
-	for line := range strings.Lines(string(t.b)) {
+	for line := range strings.Lines(p.errs.String()) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "semel: "); ok {
 			last = text
 		}
 	}
 	return last
 }
+
+// leftover is a process that a handler left behind.
+type leftover struct {
+	pid  int
+	name string
+}
+
+// leftovers finds the processes that carry the mark of this attack and are no workers.
+func leftovers(mark string, workers map[int]bool) (out []leftover) {
+	mark = markVariable + "=" + mark
+	for _, pid := range osprocess.WithVariable(func(v string) bool { return v == mark }) {
+		if !workers[pid] {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			name = bytes.ReplaceAll(name, []byte{0}, []byte{' '})
+			out = append(out, leftover{pid: pid, name: string(bytes.TrimSpace(name))})
+		}
+	}
+	return out
+}
+
+// dead reports whether a process has ended.
+func dead(pid int) bool { return osprocess.Gone(pid) }
+
+// thawGroup lets a handler's process group continue, killGroup ends it at once.
+func thawGroup(pid int) { _ = osprocess.ThawGroup(pid) }
+
+func killGroup(pid int) { _ = osprocess.SignalGroup(pid, syscall.SIGKILL) }

@@ -23,7 +23,6 @@ type proxy struct {
 
 	mu          sync.Mutex
 	hold        point
-	naked       bool // the guard is off: there is no effect key
 	runs, ended int
 	held        chan struct{} // gets one element when something is held
 	let         chan bool     // true: pass on, false: cut
@@ -56,10 +55,10 @@ func (f *proxy) Close() error {
 }
 
 // begin begins a trial.
-func (f *proxy) begin(naked bool) {
+func (f *proxy) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hold, f.naked, f.runs, f.ended = atNone, naked, 0, 0
+	f.hold, f.runs, f.ended = atNone, 0, 0
 	f.held, f.let = make(chan struct{}, 1), make(chan bool, 1)
 }
 
@@ -126,17 +125,12 @@ func (f *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	f.runs++
-	naked := f.naked
 	f.mu.Unlock()
 	out, err := http.NewRequestWithContext(r.Context(), r.Method, f.target.String(), bytes.NewReader(body))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	out.Header = r.Header.Clone()
-	if naked {
-		out.Header.Del("Idempotency-Key")
-		out.Header.Del("Semel-Fence")
-	}
 	response, err := f.client.Do(out)
 	if err != nil {
 		panic(http.ErrAbortHandler)

@@ -5,37 +5,37 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
 // runner is one run of all attacks.
 type runner struct {
 	Options
-	dir, nonce string
-	trials     int
-	svc        *service
-	proxy      *proxy
-	progress   func(string)
-	base       map[string]baseline
+	semel, dir, nonce string // the own program, a folder, a mark
+	trials            int
+	svc               *service
+	proxy             *proxy
+	progress          func(string)
+	judge             verify.Judge
+	base              baseline
 }
 
 // baseline is what the handler does when nothing goes wrong.
 type baseline struct {
-	ok bool
-	// kinds is how often each kind of effect happens for one message; requests how many of them are at the service.
-	kinds    map[string]int
+	// seen: it has effects. requests is how many of those of one message are at the service.
+	seen     bool
 	requests int
+	effects  []verify.Effect // of one message
 	took     time.Duration
 }
 
@@ -55,16 +55,7 @@ func Run(ctx context.Context, o Options, progress func(string)) (rep Report, err
 	if progress == nil {
 		progress = func(string) {}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// A child's parent-death signal comes when the thread that started it ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		rep, err = (&runner{Options: o, progress: progress, base: map[string]baseline{}}).run(ctx)
-	}()
-	<-done
-	return rep, err
+	return (&runner{Options: o, progress: progress}).run(ctx)
 }
 
 // checkHandler finds out early what would fail in every attack.
@@ -93,13 +84,16 @@ func (o Options) checkHandler(ctx context.Context) error {
 }
 
 func (j Journal) check(ctx context.Context) error {
-	_, err := j.count(ctx, nil)
+	_, err := j.effects(ctx, nil)
 	return err
 }
 
 func (r *runner) run(ctx context.Context) (rep Report, err error) {
 	began := time.Now()
 	r.nonce = strings.ToLower(rand.Text()[:8])
+	if r.semel, err = os.Executable(); err != nil {
+		return rep, fmt.Errorf("find the own program: %w", err)
+	}
 	if r.dir, err = os.MkdirTemp("", "semel-attack-"); err != nil {
 		return rep, fmt.Errorf("make a folder: %w", err)
 	}
@@ -117,142 +111,124 @@ func (r *runner) run(ctx context.Context) (rep Report, err error) {
 	if r.Ready != nil {
 		r.Ready(r.svc.url)
 	}
-	rep = Report{Handler: r.Handler, Key: r.Key, Seed: r.Seed, Service: r.svc.url}
-	for _, g := range r.Guards {
-		if err := r.all(ctx, g, &rep); err != nil {
-			return rep, err
-		}
+	r.judge.KeyHeader, r.judge.Handles = r.KeyHeader, verify.ProgramHandler
+	if r.HTTP != "" {
+		r.judge.Handles = verify.EndpointHandler
 	}
-	rep.sum()
-	rep.ElapsedMS = time.Since(began).Milliseconds()
+	if err := r.all(ctx); err != nil {
+		return rep, err
+	}
+	rep = Report{Handler: r.Handler, Key: r.Key, Seed: r.Seed, Service: r.svc.url, Report: r.judge.Report}
+	rep.Verdict, rep.Took = rep.verdict(), time.Since(began)
 	return rep, nil
 }
 
-// all runs the attacks that were asked for, with one guard.
-func (r *runner) all(ctx context.Context, guard string, rep *Report) error {
-	for _, a := range attacks {
-		if a.name != plain && len(r.Only) > 0 && !slices.Contains(r.Only, a.name) {
+// all runs the attacks that were asked for.
+func (r *runner) all(ctx context.Context) error {
+	for i, a := range attacks {
+		if i > 0 && len(r.Only) > 0 && !slices.Contains(r.Only, a.Name()) {
 			continue
 		}
-		res, err := r.repeated(ctx, a, guard)
-		if err != nil {
-			return err
+		if why := r.cannot(a); why != "" {
+			r.judge.Skip(a.Kind, why)
+			continue
 		}
-		rep.Attacks = append(rep.Attacks, res...)
-		if a.name == plain && !r.base[guard].ok {
-			last := &rep.Attacks[len(rep.Attacks)-1]
-			last.Notes = append(last.Notes, "nothing else was tried: there is no good run to compare it with")
+		first, last := r.which(a)
+		for n := first; n <= last; n++ {
+			what := a.Name()
+			if last > first {
+				what += fmt.Sprintf(" (effect %d of %d)", n, r.base.requests)
+			}
+			r.progress(what)
+			if err := r.one(ctx, a, n, last > first); err != nil {
+				return fmt.Errorf("attack %s: %w", a.Name(), err)
+			}
+		}
+		if f := r.judge.Report.Findings; i == 0 && len(f) > 0 && f[0].Cause != verify.NothingRecorded {
+			r.judge.Report.Notes = append(r.judge.Report.Notes,
+				"nothing else was tried: there is no good run to compare it with")
 			return nil
 		}
 	}
 	return nil
 }
 
-// repeated runs an attack, for several effects where it is about each of them.
-func (r *runner) repeated(ctx context.Context, a attack, guard string) ([]Result, error) {
-	b := r.base[guard]
-	if why := r.cannot(a, guard); why != "" {
-		w := a.words(r.HTTP != "")
-		return []Result{{Attack: a.name, Guard: guard, Title: w.title, Did: w.did, Exits: []int{}, Verdict: Skipped, Why: why}},
-			nil
-	}
-	first, last := r.which(a, b.requests)
-	var out []Result
-	for n := first; n <= last; n++ {
-		what := guardWord(guard) + a.name
-		if last > first {
-			what += fmt.Sprintf(" (effect %d of %d)", n, b.requests)
-		}
-		r.progress(what)
-		res, err := r.one(ctx, a, guard, n)
-		if err != nil {
-			return nil, fmt.Errorf("attack %s: %w", a.name, err)
-		}
-		if last > first {
-			res.Effect = n // of several
-		}
-		out = append(out, res)
-	}
-	return out, nil
-}
-
 // which are the effects of a run that an attack strikes, one at a time. One that strikes a single effect takes the last:
 // then all others have happened; or the first, when it is about what has not happened.
-func (r *runner) which(a attack, requests int) (first, last int) {
+func (r *runner) which(a attack) (first, last int) {
+	all := max(1, r.base.requests)
 	switch {
-	case a.each && !(a.name == "kill-after" && r.proxy != nil):
-		return 1, max(1, min(requests, mostEffects))
+	case a.each && !(a.Kind == verify.KillAfter && r.proxy != nil):
+		return 1, min(all, mostEffects)
 	case a.first:
 		return 1, 1
 	}
-	return max(1, requests), max(1, requests)
-}
-
-func guardWord(guard string) string {
-	if guard == guardOff {
-		return "guard off: "
-	}
-	return ""
+	return all, all
 }
 
 // cannot says why an attack makes no sense here; "" when it does.
-func (r *runner) cannot(a attack, guard string) string {
+func (r *runner) cannot(a attack) string {
 	switch {
 	case a.program && r.HTTP != "":
 		return "an endpoint has no process that the attack could kill"
 	case a.stops && !canFreeze:
 		return "this system cannot stop processes"
-	case a.service && r.base[guard].requests == 0:
+	case a.service && r.base.requests == 0:
 		return "the handler does not call the service: nothing can go wrong there"
 	}
 	return ""
 }
 
-// one runs one trial and judges it.
-func (r *runner) one(ctx context.Context, a attack, guard string, n int) (res Result, err error) {
-	s, err := r.newTrial(ctx, a, guard, n)
+// one runs one trial and has it judged. several: it is one of some that strike one effect each.
+func (r *runner) one(ctx context.Context, a attack, n int, several bool) (err error) {
+	s, err := r.newTrial(ctx, a, n)
 	if err != nil {
-		return res, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	began := time.Now()
 	if err := a.script(s); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return res, err
+		return err
 	}
 	o, err := s.observe()
 	if err != nil {
-		return res, err
+		return err
 	}
-	if a.name == plain {
-		r.base[guard] = o.baseline()
-		if err := s.cannotRun(o); err != nil {
-			return res, err
+	o.Took = time.Since(s.began)
+	if a.Kind == verify.Plain {
+		r.judge.Plain(o.Trial)
+		r.base = s.baseline(o)
+		err = s.cannotRun(o)
+	} else {
+		if several && n <= len(r.base.effects) {
+			o.Effect, o.Place = r.base.effects[n-1].Name, n
 		}
+		r.judge.Judge(o.Trial)
 	}
-	res = s.judge(o)
-	if b := r.base[guard]; a.name == plain && len(b.kinds) > 0 && res.Verdict != Held {
-		b.ok = false
-		r.base[guard] = b
+	r.judge.Report.Notes = append(r.judge.Report.Notes, s.notes(o)...)
+	return err
+}
+
+// baseline takes what one message does from a plain run.
+func (s *trial) baseline(o *observed) baseline {
+	requests := len(s.svc.got(s.scope))
+	return baseline{
+		seen: len(o.Effects) > 0, effects: s.judge.Report.Effects[s.keys[0]], took: o.took,
+		requests: (requests + len(s.keys) - 1) / len(s.keys),
 	}
-	res.ElapsedMS = time.Since(began).Milliseconds()
-	return res, nil
 }
 
 // cannotRun is an error when the handler, or its worker, could not even be started.
 func (s *trial) cannotRun(o *observed) error {
-	if p := s.procs[0]; o.runs == 0 && p.ended != 0 {
-		return &output.Error{Code: p.class(), Err: fmt.Errorf("the worker ended at once: %s", p.errs.lastLine())}
+	if p := s.procs[0]; o.Runs == 0 && p.failed() {
+		return &output.Error{Code: p.class(), Err: fmt.Errorf("the worker ended at once: %s", p.lastLine())}
 	}
-	for _, e := range o.exits {
-		if e.code == 126 || e.code == 127 {
-			return output.Usage("the handler cannot be run: %s", e.text).WithHint("check the command, its path and its permissions")
+	for i, code := range o.Exits {
+		if code == 126 || code == 127 {
+			return output.Usage("the handler cannot be run: %s", o.errs[i]).WithHint("check the command, its path and its permissions")
 		}
 	}
 	return nil
 }
-
-// share is n for each of keys, rounded up.
-func share(n, keys int) int { return int(math.Ceil(float64(n) / float64(keys))) }

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
 // undisturbed sends the messages without any fault.
 func undisturbed(s *trial) error {
-	if s.attack.name != plain {
+	if s.attack.Kind != verify.Plain {
 		if err := s.begin(); err != nil {
 			return err
 		}
@@ -67,7 +69,7 @@ func killAnytime(s *trial) error {
 			at, known := due[pid]
 			switch {
 			case !known:
-				due[pid] = time.Now().Add(time.Duration(share[i] * float64(s.base[s.guard].took)))
+				due[pid] = time.Now().Add(time.Duration(share[i] * float64(s.base.took)))
 			case !at.IsZero() && !time.Now().Before(at):
 				if due[pid] = (time.Time{}); !dead(pid) {
 					killGroup(pid)
@@ -159,7 +161,7 @@ func (s *trial) struckThenSettled() error {
 }
 
 func slow(s *trial) error {
-	s.timeout = min(s.timeout, max(minTimeout, 5*s.base[s.guard].took))
+	s.timeout = min(s.timeout, max(minTimeout, 5*s.base.took))
 	s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 	return s.struckThenSettled()
 }
@@ -177,7 +179,7 @@ func killAfter(s *trial) error { return s.atPoint(s.afterEffect(), s.killHandler
 
 func workerKilled(s *trial) error {
 	return s.atPoint(s.afterEffect(), func() error {
-		s.procs[0].kill() // what it ran dies with it
+		s.procs[0].Kill() // what it ran dies with it
 		_, err := s.worker()
 		return err
 	})
@@ -199,7 +201,7 @@ func deployed(s *trial) error {
 // twoAtOnce holds the handler where it is, stops its worker, lets another one do everything, and then lets both go on.
 func twoAtOnce(s *trial) error {
 	where := atStart
-	if s.base[s.guard].requests > 0 {
+	if s.base.requests > 0 {
 		where = atEffect
 		s.svc.plan(s.scope, fault{at: s.nth, hold: true})
 	}
@@ -220,7 +222,7 @@ func twoAtOnce(s *trial) error {
 		if err := s.goOn(where); err != nil {
 			return err
 		}
-		thaw(p.pid())
+		_ = p.Thaw() // it may have ended
 		p.frozen = false
 		return nil
 	})
@@ -228,7 +230,7 @@ func twoAtOnce(s *trial) error {
 
 // doneByOther reports whether the second worker finished the message.
 func (s *trial) doneByOther(second *process) (bool, error) {
-	if !second.running() {
+	if !second.Running() {
 		return true, nil
 	}
 	lines, err := s.events()
@@ -246,7 +248,7 @@ func (s *trial) doneByOther(second *process) (bool, error) {
 // afterEffect plans a hold right after the nth effect, and returns where that is: at the service, or, where the handler
 // does not call it, at the end of its run.
 func (s *trial) afterEffect() point {
-	if s.HTTP == "" && s.base[s.guard].requests > 0 {
+	if s.HTTP == "" && s.base.requests > 0 {
 		s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 		return atEffect
 	}

@@ -15,28 +15,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/semeltest/verify"
 )
 
-// effect is one request to the service that was to change something.
+// effect is one request to the service that was to change something. Its name is method and path, with what differs from
+// message to message taken out.
 type effect struct {
+	verify.Effect
 	trial *scope
-	// kind is method and path, with what differs from message to message taken out.
-	kind string
-	// key is the message whose effect it is; "" when the request does not say.
-	key string
-	// idem is the request's Idempotency-Key; for PUT and DELETE without one their content stands in (natural).
-	idem    string
-	natural bool
-	// applied: it took effect. repeat: it did earlier, and this one got the same response; first is that one.
+	// applied: it took effect. repeat: it did earlier, and this one got the same response.
 	applied, repeat bool
-	first           *effect
-	// confirmed: its client got the response. swallowed: it is a repeat of a confirmed one, or of one with
-	// another body, so that it is no second try of the same request.
-	confirmed, swallowed bool
 	// gone: its client went before it was applied.
-	gone   bool
-	body   [32]byte
-	status int // of the response; 0 = the connection was cut
+	gone bool
 }
 
 // fault is what the service does to one request of a trial.
@@ -166,23 +158,22 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 	if f != nil && f.holdResponse {
 		c.wait(r.Context(), s.gone)
 	}
-	s.respond(w, r, e, f)
+	respond(w, e, f)
 }
 
 // arrive counts a request and finds the fault that strikes it.
 func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*effect, *fault) {
 	text := r.Header.Get(s.keyHeader) + "\n" + path + "\n" + string(body)
-	e := &effect{trial: c, key: c.keyIn(text), idem: r.Header.Get(s.keyHeader), body: sha256.Sum256(body)}
-	e.kind = r.Method + " " + c.general(path)
-	if e.idem == "" && (r.Method == http.MethodPut || r.Method == http.MethodDelete) {
-		e.idem, e.natural = "content "+hex.EncodeToString(e.body[:]), true
-	}
+	sum := sha256.Sum256(body)
+	e := &effect{trial: c}
+	e.Effect = verify.Request(r.Method, c.general(path), r.Header.Get(s.keyHeader), hex.EncodeToString(sum[:]))
+	e.Message = c.keyIn(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.seen++
 	c.effects = append(c.effects, e)
 	_, again := s.applied[identity(r.Method, path, e)]
-	again = again && e.idem != ""
+	again = again && e.Key != ""
 	for i, f := range c.faults {
 		if f.at != c.seen && (f.at != 0 || !again) {
 			continue
@@ -199,7 +190,7 @@ func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*
 }
 
 // identity is what a service remembers an applied request by.
-func identity(method, path string, e *effect) string { return method + " " + path + "\n" + e.idem }
+func identity(method, path string, e *effect) string { return method + " " + path + "\n" + e.Key }
 
 // apply lets a request take effect, unless it is a repeat.
 func (s *service) apply(e *effect, f *fault, r *http.Request, path string) {
@@ -207,15 +198,10 @@ func (s *service) apply(e *effect, f *fault, r *http.Request, path string) {
 	defer s.mu.Unlock()
 	if f == nil || !f.skip {
 		id := identity(r.Method, path, e)
-		first := s.applied[id]
-		switch {
-		case e.idem == "":
-			e.applied = true
-		case first != nil:
-			e.repeat, e.first = true, first
-			e.swallowed = !e.natural && (first.confirmed || first.body != e.body)
-		default:
-			e.applied, s.applied[id] = true, e
+		e.repeat = e.Key != "" && s.applied[id] != nil
+		e.applied = !e.repeat
+		if e.Key != "" && e.applied {
+			s.applied[id] = e
 		}
 	}
 	if f != nil && f.holdResponse {
@@ -241,7 +227,7 @@ func (c *scope) wait(ctx context.Context, gone chan struct{}) bool {
 	return false
 }
 
-func (s *service) respond(w http.ResponseWriter, r *http.Request, e *effect, f *fault) {
+func respond(w http.ResponseWriter, e *effect, f *fault) {
 	status := http.StatusOK
 	if f != nil {
 		if f.cut {
@@ -251,9 +237,6 @@ func (s *service) respond(w http.ResponseWriter, r *http.Request, e *effect, f *
 			status = f.status
 		}
 	}
-	s.mu.Lock()
-	e.status, e.confirmed = status, status == http.StatusOK && r.Context().Err() == nil
-	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -277,11 +260,11 @@ func (s *service) question(w http.ResponseWriter, r *http.Request, path string) 
 	s.mu.Lock()
 	found := false
 	for _, e := range s.applied {
-		found = found || e.idem == asked
+		found = found || e.Key == asked
 	}
 	for _, c := range s.scopes {
 		for _, e := range c.effects {
-			found = found || e.applied && e.key != "" && e.key == asked
+			found = found || e.applied && e.Message != "" && e.Message == asked
 		}
 	}
 	s.mu.Unlock()
@@ -329,5 +312,5 @@ func (c *scope) general(path string) string {
 	for _, t := range c.texts {
 		path = strings.ReplaceAll(path, t, "{key}")
 	}
-	return anID.ReplaceAllString(path, "{id}")
+	return output.Printable(anID.ReplaceAllString(path, "{id}"), 200)
 }

@@ -57,7 +57,7 @@ func TestServiceKeepsKeys(t *testing.T) {
 			t.Fatalf("%+v: %d, %v", r, status, err)
 		}
 		all := s.got(c)
-		if e := all[len(all)-1]; e.applied != r.applied || e.repeat == r.applied || e.kind != r.kind || e.key != r.of {
+		if e := all[len(all)-1]; e.applied != r.applied || e.repeat == r.applied || e.Name != r.kind || e.Message != r.of {
 			t.Errorf("%+v: %+v", r, e)
 		}
 	}

@@ -21,10 +21,9 @@ const (
 // attack removes the file as soon as it reads the line. A run that is stopped at its start has all of its input: its worker
 // may be stopped next, and could not pass it on.
 //
-// $1 is the file that it writes to, $2 the guard; the handler follows.
+// $1 is the file that it writes to; the handler follows.
 const shim = `f=$1
-if [ "$2" = off ]; then unset SEMEL_EFFECT_KEY SEMEL_FENCE; fi
-shift 2
+shift
 hold=
 if [ -e "$f.start" ]; then
   hold=1
@@ -44,8 +43,8 @@ exec "$@"
 `
 
 // shimmed puts the shim before a handler.
-func shimmed(file, guard string, argv []string) []string {
-	return append([]string{"/bin/sh", "-c", shim, "sh", file, guard}, argv...)
+func shimmed(file string, argv []string) []string {
+	return append([]string{"/bin/sh", "-c", shim, "sh", file}, argv...)
 }
 
 // shimLine is what a run wrote of itself.

@@ -31,7 +31,6 @@ const (
 type trial struct {
 	*runner
 	attack attack
-	guard  string
 	// nth is the effect of a run that the attack is about, from 1.
 	nth int
 	dir string
@@ -42,6 +41,7 @@ type trial struct {
 	scope *scope
 	texts map[string]string
 	ctx   context.Context //nolint:containedctx // the trial's deadline, which all of its steps share
+	began time.Time
 	until time.Time
 	keys  []string
 	sent  []driver.Message
@@ -55,13 +55,12 @@ type trial struct {
 	left              []leftover
 }
 
-func (r *runner) newTrial(ctx context.Context, a attack, guard string, nth int) (*trial, error) {
+func (r *runner) newTrial(ctx context.Context, a attack, nth int) (*trial, error) {
 	r.trials++
 	s := &trial{
-		runner: r, attack: a, guard: guard, nth: nth, dir: filepath.Join(r.dir, fmt.Sprintf("%02d-%s-%s", r.trials, a.name,
-			guard)),
+		runner: r, attack: a, nth: nth, dir: filepath.Join(r.dir, fmt.Sprintf("%02d-%s", r.trials, a.Name())),
 		texts: map[string]string{}, visibility: longVisibility, timeout: r.Timeout, grace: drainTime / 2,
-		maxAttempts: attempts, ctx: ctx,
+		maxAttempts: attempts, ctx: ctx, began: time.Now(),
 	}
 	if a.takeover {
 		s.visibility = r.Lease
@@ -75,8 +74,8 @@ func (r *runner) newTrial(ctx context.Context, a attack, guard string, nth int) 
 		return nil, err
 	}
 	s.queue, s.store = s.db.Queue(queueName), s.db.Store()
-	for i := range a.messages() {
-		s.keys = append(s.keys, fmt.Sprintf("%s-%s-%d", a.name, r.nonce+fmt.Sprint(r.trials), i+1))
+	for i := range max(a.keys, 1) {
+		s.keys = append(s.keys, fmt.Sprintf("%s-%s-%d", a.Name(), r.nonce+fmt.Sprint(r.trials), i+1))
 	}
 	for _, k := range s.keys {
 		for _, id := range []string{k, copyOf(k)} {
@@ -88,7 +87,7 @@ func (r *runner) newTrial(ctx context.Context, a attack, guard string, nth int) 
 	}
 	s.scope = r.svc.open(fmt.Sprintf("attack-%d", r.trials), s.texts)
 	if r.proxy != nil {
-		r.proxy.begin(guard == guardOff)
+		r.proxy.begin()
 	}
 	return s, nil
 }
@@ -101,7 +100,7 @@ func (s *trial) path(name string) string { return filepath.Join(s.dir, name) }
 // close ends everything that the trial started, and whatever the handler left. Handlers that run die with their worker.
 func (s *trial) close() error {
 	for _, p := range s.procs {
-		p.kill()
+		p.Kill()
 	}
 	s.sweep()
 	return s.db.Close()
@@ -176,11 +175,7 @@ func (s *trial) begin() error {
 
 // worker starts a worker process.
 func (s *trial) worker() (*process, error) {
-	args := s.workArgs()
-	if s.guard == guardOff {
-		args = s.naiveArgs()
-	}
-	p, err := s.start(args)
+	p, err := s.start(s.workArgs())
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +198,7 @@ func (s *trial) workArgs() []string {
 	if s.HTTP != "" {
 		return append(args, "--http", s.proxy.url)
 	}
-	return append(append(args, "--"), shimmed(s.path("runs"), s.guard, s.handlerArgv())...)
+	return append(append(args, "--"), shimmed(s.path("runs"), s.handlerArgv())...)
 }
 
 // killGrace leaves a cancelled handler a moment, and ends well before the lease does.
@@ -236,7 +231,7 @@ func (s *trial) settled() error {
 	s.unsettled = !ok || last > 0
 	s.lateEffects()
 	for _, p := range s.procs {
-		if p.running() {
+		if p.Running() {
 			p.drain(drainTime)
 		}
 	}
@@ -245,7 +240,7 @@ func (s *trial) settled() error {
 
 func (s *trial) anyWorker() bool {
 	for _, p := range s.procs {
-		if p.running() {
+		if p.Running() {
 			return true
 		}
 	}
@@ -256,7 +251,7 @@ func (s *trial) anyWorker() bool {
 func (s *trial) lateEffects() {
 	mine := map[int]bool{}
 	for _, p := range s.procs {
-		mine[p.pid()] = true
+		mine[p.Pid()] = true
 	}
 	for _, pid := range s.shimPIDs() {
 		if !dead(pid) {

@@ -1,23 +1,22 @@
 package crew
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"sync"
+	"strings"
+	"syscall"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/child"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
+	"github.com/semel-dev/semel/internal/process"
 )
 
-// fleet starts, kills and restarts the worker processes of one run. It belongs to one goroutine, which must be locked
-// to its OS thread while processes live: on Linux a child gets its parent-death signal when the starting *thread* ends.
+// fleet starts, kills and restarts the worker processes of one run. It belongs to one goroutine.
 type fleet struct {
 	command []string // program and arguments of a worker process
 	env     []string // in addition to the parent's
@@ -30,31 +29,25 @@ type fleet struct {
 	slots []*slot
 	// wanted workers run, those after them do not.
 	wanted int
-	exits  chan exited
-	stderr tail
+	exits  chan *slot
+	stderr process.Output
 	// kills counts the processes that ended by SIGKILL.
 	kills int
 }
 
 type slot struct {
 	worker, life int
-	cmd          *exec.Cmd
-	stdin        io.Closer
-	running      bool
-	stopping     bool
-	replacing    bool
-	started      time.Time
-	startAt      time.Time // when to start again
-}
-
-type exited struct {
-	worker int
-	state  *os.ProcessState
-	err    error
+	*process.Process
+	stdin     io.Closer
+	running   bool
+	stopping  bool
+	replacing bool
+	started   time.Time
+	startAt   time.Time // when to start again
 }
 
 func newFleet(n int, command []string) *fleet {
-	f := &fleet{command: command, exits: make(chan exited, n), wanted: n}
+	f := &fleet{command: command, exits: make(chan *slot, n), wanted: n, stderr: process.Output{Keep: 2048}}
 	for i := range n {
 		f.slots = append(f.slots, &slot{worker: i + 1})
 	}
@@ -83,22 +76,21 @@ func (f *fleet) spawn(s *slot) error {
 	cmd := exec.Command(f.command[0], f.command[1:]...) //nolint:noctx // the fleet ends its processes, and waits for them
 	cmd.Env = append(os.Environ(), f.env...)
 	cmd.Stderr = &f.stderr
-	cmd.SysProcAttr = child.DieWithParent()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start worker %d: %w", s.worker, err)
 	}
-	if err := cmd.Start(); err != nil {
+	if s.Process, err = process.Start(cmd); err != nil {
 		return fmt.Errorf("start worker %d: %w", s.worker, err)
 	}
-	s.cmd, s.stdin, s.running, s.started = cmd, stdin, true, time.Now()
-	f.log.Add(eventlog.Entry{Kind: eventlog.Spawn, Worker: s.worker, Life: s.life, PID: cmd.Process.Pid})
+	s.stdin, s.running, s.started = stdin, true, time.Now()
+	f.log.Add(eventlog.Entry{Kind: eventlog.Spawn, Worker: s.worker, Life: s.life, PID: s.Pid()})
 	// A worker that dies at once breaks the pipe; its exit reports that.
 	_, _ = stdin.Write(append(spec, '\n'))
-	go func(worker int) {
-		err := cmd.Wait()
-		f.exits <- exited{worker: worker, state: cmd.ProcessState, err: err}
-	}(s.worker)
+	go func() {
+		<-s.Done()
+		f.exits <- s
+	}()
 	return nil
 }
 
@@ -116,7 +108,7 @@ func (f *fleet) ready(worker int, now time.Time) *slot {
 
 func (f *fleet) note(s *slot, do plan.Action) {
 	f.log.Add(eventlog.Entry{
-		Kind: eventlog.Strike, Action: string(do), Worker: s.worker, Life: s.life, PID: s.cmd.Process.Pid, Step: plan.Outside,
+		Kind: eventlog.Strike, Action: string(do), Worker: s.worker, Life: s.life, PID: s.Pid(), Step: plan.Outside,
 	})
 }
 
@@ -127,7 +119,7 @@ func (f *fleet) kill(worker int, now time.Time) bool {
 		return false
 	}
 	f.note(s, plan.Kill)
-	return s.cmd.Process.Kill() == nil
+	return s.Signal(syscall.SIGKILL) == nil
 }
 
 // replace ends a process as a deployment does, to be started again.
@@ -141,7 +133,7 @@ func (f *fleet) replace(worker int, now time.Time) bool {
 	if f.drains {
 		return s.stdin.Close() == nil
 	}
-	return child.Terminate(s.cmd.Process) == nil
+	return s.Terminate() == nil
 }
 
 // scale changes the number of workers. Those that are too many drain.
@@ -158,46 +150,60 @@ func (f *fleet) scale(n int) {
 // freeze stops a process, and returns its id; 0 if there is none yet.
 func (f *fleet) freeze(worker int, now time.Time) int {
 	s := f.ready(worker, now)
-	if s == nil || stop(s.cmd.Process.Pid) != nil {
+	if s == nil || s.Freeze() != nil {
 		return 0
 	}
 	f.note(s, plan.Freeze)
-	return s.cmd.Process.Pid
+	return s.Pid()
+}
+
+// hold freezes the process with an ID, which waits at a step; [os.ErrProcessDone] if there is none.
+func (f *fleet) hold(pid int) error {
+	if s := f.byID(pid); s != nil {
+		return s.Freeze()
+	}
+	return os.ErrProcessDone
 }
 
 // thaw lets a stopped process go on, if it still lives.
 func (f *fleet) thaw(pid int) {
+	if s := f.byID(pid); s != nil {
+		_ = s.Thaw()
+		f.log.Add(eventlog.Entry{Kind: eventlog.Thaw, Worker: s.worker, Life: s.life, PID: pid})
+	}
+}
+
+func (f *fleet) byID(pid int) *slot {
 	for _, s := range f.slots {
-		if s.running && s.cmd.Process.Pid == pid {
-			_ = goOn(pid)
-			f.log.Add(eventlog.Entry{Kind: eventlog.Thaw, Worker: s.worker, Life: s.life, PID: pid})
+		if s.running && s.Pid() == pid {
+			return s
 		}
 	}
+	return nil
 }
 
 // gone handles an exit. A killed or replaced worker is to be started again; any other end before the stop is an
 // error.
-func (f *fleet) gone(e exited, now time.Time) error {
-	s := f.slots[e.worker-1]
+func (f *fleet) gone(s *slot, now time.Time) error {
 	replaced := s.replacing
 	s.running, s.replacing = false, false
 	how := "exited"
 	switch {
-	case wasKilled(e.state):
+	case s.Killed():
 		how = "killed"
 		f.kills++
 	case replaced:
 		how = "replaced"
 	}
-	f.log.Add(eventlog.Entry{Kind: eventlog.Exit, Worker: s.worker, Life: s.life, PID: s.cmd.Process.Pid, Reason: how})
+	f.log.Add(eventlog.Entry{Kind: eventlog.Exit, Worker: s.worker, Life: s.life, PID: s.Pid(), Reason: how})
 	switch {
 	case how != "exited":
 		s.startAt = now.Add(f.restart)
 		return nil
-	case e.err != nil:
-		return fmt.Errorf("worker %d ended by itself: %w: %s", s.worker, e.err, f.stderr.String())
+	case s.Wait() != nil:
+		return fmt.Errorf("worker %d ended by itself: %w: %s", s.worker, s.Wait(), f.errors())
 	case !s.stopping:
-		return fmt.Errorf("worker %d ended although it was not asked to: %s", s.worker, f.stderr.String())
+		return fmt.Errorf("worker %d ended although it was not asked to: %s", s.worker, f.errors())
 	}
 	return nil
 }
@@ -233,12 +239,11 @@ func (f *fleet) abandon() {
 	for _, s := range f.slots {
 		s.stopping = true
 		if s.running {
-			_ = s.cmd.Process.Kill()
+			_ = s.Signal(syscall.SIGKILL)
 		}
 	}
 	for f.alive() > 0 {
-		e := <-f.exits
-		f.slots[e.worker-1].running = false
+		(<-f.exits).running = false
 	}
 }
 
@@ -251,26 +256,5 @@ func (f *fleet) alive() (n int) {
 	return n
 }
 
-// tail keeps the last bytes that the workers wrote to standard error.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-const tailSize = 2048
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if over := len(t.b) - tailSize; over > 0 {
-		t.b = t.b[over:]
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.b))
-}
+// errors is the end of what the workers wrote to standard error.
+func (f *fleet) errors() string { return strings.TrimSpace(f.stderr.String()) }

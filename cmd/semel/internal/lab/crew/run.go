@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
@@ -48,18 +47,10 @@ type Result struct {
 	Sent []plan.Send
 }
 
-// Run runs a scenario once. It needs a goroutine and an OS thread of its own (see fleet), and leaves no process behind,
+// Run runs a scenario once. It leaves no process behind,
 // whatever it returns. When ctx ends, the workers are killed and the error is its cause.
-func Run(ctx context.Context, s Config) (res Result, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		res, err = (&runner{Config: s}).run(ctx)
-	}()
-	<-done
-	return res, err
+func Run(ctx context.Context, s Config) (Result, error) {
+	return (&runner{Config: s}).run(ctx)
 }
 
 type runner struct {

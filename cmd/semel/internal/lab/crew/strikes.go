@@ -105,7 +105,7 @@ func (s *strikes) thaw(ctx context.Context, f *frozen, now time.Time) error {
 			return nil
 		}
 		var stopped error
-		if err := s.r.place.WithWriteLock(ctx, func() { stopped = stop(pid) }); err != nil {
+		if err := s.r.place.WithWriteLock(ctx, func() { stopped = s.r.fleet.hold(pid) }); err != nil {
 			return err
 		}
 		f.pid = pid

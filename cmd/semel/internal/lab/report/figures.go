@@ -38,6 +38,7 @@ func figures(runs []verdict.Run) (out []figureRow) {
 	count("deliveries by the queue", true, func(r verdict.Run) int { return r.Delivered }, false)
 	count("workers killed (SIGKILL)", false, func(r verdict.Run) int { return r.Kills }, false)
 	count("handler runs", true, func(r verdict.Run) int { return r.Executed }, false)
+	count("most runs of one key at once", true, func(r verdict.Run) int { return r.Holders }, false)
 	count("taken over", false, func(r verdict.Run) int { return r.TakenOver }, false)
 	count("put back: at work elsewhere", false, func(r verdict.Run) int { return r.Busy }, false)
 	count("duplicates skipped", false, func(r verdict.Run) int { return r.Replayed }, false)

@@ -8,13 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // being is what became of the process of a state.
@@ -39,7 +39,7 @@ const (
 // A program that does not respond may be either, and is an error.
 func (s State) ask(ctx context.Context) (being, error) {
 	if s.Endpoint == "" {
-		if alive(s.PID) && time.Since(s.Started) < starting {
+		if !process.Gone(s.PID) && time.Since(s.Started) < starting {
 			return gone, output.Failed("a lab is just starting in %s, by process %d", s.Dir, s.PID).WithHint("try again in a moment")
 		}
 		return gone, nil
@@ -148,17 +148,11 @@ func (s State) removeRest() ([]Item, error) {
 func waitFor(ctx context.Context, pid int) {
 	ctx, cancel := context.WithTimeout(ctx, leaving)
 	defer cancel()
-	for pause := time.Millisecond; alive(pid); pause = min(2*pause, 100*time.Millisecond) {
+	for pause := time.Millisecond; !process.Gone(pid); pause = min(2*pause, 100*time.Millisecond) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// alive reports whether a process has this number, whosever it is.
-func alive(pid int) bool {
-	p, err := os.FindProcess(pid)
-	return err == nil && exists(p)
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // HiddenCommand is the subcommand that the command line must route to Main.
@@ -93,7 +94,8 @@ func Up(ctx context.Context, spec Spec, command []string) (State, error) {
 		return State{}, fmt.Errorf("start the lab: %w", err)
 	}
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // it is to live on
-	cmd.Stderr, cmd.SysProcAttr = log, ownSession()
+	cmd.Stderr = log
+	process.Detach(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return State{}, fmt.Errorf("start the lab: %w", err)

@@ -20,6 +20,18 @@ func deaths() []plan.Scenario {
 	crash = expect(crash, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 2), plan.Exactly("kills", 2))
 	crash = expect(crash, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("kills", 3))
 
+	crashy := base("crashy", "A worker dies at one message in five, before the work or after it")
+	crashy.Asks = "My workers keep crashing: does the work get done, and only once?"
+	crashy.Hint = "Every crash redelivers what the worker had in flight. With the guard it costs time, not money: look at the deliveries."
+	crashy.Faults = []plan.Fault{
+		{Do: plan.Kill, Step: plan.AfterEffect, Count: 3},
+		{Do: plan.Kill, Step: plan.AfterReceive, Count: 3},
+	}
+	crashy.Workers.MaxAttempts = 20
+	crashy = versus(crashy, plan.CheckLast, plan.Semel)
+	crashy = expect(crashy, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 3), plan.Exactly("kills", 6))
+	crashy = expect(crashy, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0), plan.Exactly("kills", 6))
+
 	effects := base("side-effects", "Workers die after the commit of the effect, before the ack")
 	effects.Asks = "Why must effect and record be one transaction?"
 	effects.Hint = "Two tables and no transaction leave a gap between effect and record. One transaction has no gap."
@@ -76,5 +88,5 @@ func deaths() []plan.Scenario {
 	deploy.Faults = []plan.Fault{{Do: plan.Deploy, Step: plan.Outside, Count: 4}}
 	deploy = versus(deploy, plan.SkipBusy, plan.Semel)
 	deploy = expect(deploy, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 1))
-	return []plan.Scenario{crash, effects, lost, failed, mark, zombie, outage, deploy}
+	return []plan.Scenario{crash, crashy, effects, lost, failed, mark, zombie, outage, deploy}
 }

@@ -7,6 +7,17 @@ import (
 )
 
 func loads() []plan.Scenario {
+	burst := base("burst", "1,000 messages arrive at once")
+	burst.Asks = "Does a burst break anything?"
+	burst.Hint = "Not by itself: the queue holds the burst, and only the wait grows. Keep the visibility longer than a message waits in " +
+		"a worker's buffer."
+	burst.Load.Orders = 1000
+	burst.Work = plan.Work{Min: time.Millisecond, Max: 3 * time.Millisecond}
+	burst.Workers.Visibility = longVisibility
+	burst = versus(burst, plan.Plain, plan.Semel)
+	burst = expect(burst, plan.GuardOff, plan.Held, plan.Exactly("effects", 1000), plan.AtLeast("delivered", 1000))
+	burst = expect(burst, plan.GuardOn, plan.Held, plan.Exactly("effects", 1000), plan.AtLeast("delivered", 1000))
+
 	back := base("backpressure", "More messages arrive than one worker can handle: the number of workers follows the backlog")
 	back.Asks = "How many workers do I need, and when does the backlog stop growing?"
 	back.Hint = "Scale by backlog per worker: the number of messages that one worker handles in the time that a message may wait."
@@ -20,5 +31,5 @@ func loads() []plan.Scenario {
 	back = versus(back, plan.CheckLast, plan.Semel)
 	back = expect(back, plan.GuardOff, plan.Held, plan.Exactly("settled", 0), plan.AtLeast("backlog", 100))
 	back = expect(back, plan.GuardOn, plan.Held, plan.Exactly("effects", 320), plan.Exactly("settled", 1), plan.AtLeast("workers_peak", 3))
-	return []plan.Scenario{back}
+	return []plan.Scenario{burst, back}
 }

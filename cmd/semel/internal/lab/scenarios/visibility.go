@@ -56,5 +56,7 @@ func visibility() []plan.Scenario {
 	lock.Hint = "Only one that is extended, owned and fenced. Without a token the first owner deletes the second one's lock."
 	lock.Workers.Count = 3
 	lock = versus(lock, plan.TTLLock, plan.SemelKeyed)
+	lock = expect(lock, plan.GuardOff, plan.Broken, plan.AtLeast("holders", 2))
+	lock = expect(lock, plan.GuardOn, plan.Held, plan.Exactly("effects", 1), plan.Exactly("holders", 1))
 	return []plan.Scenario{overrun, beat, deaf, blind, lock}
 }

@@ -3,6 +3,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
@@ -48,6 +49,8 @@ type Run struct {
 	TakenOver int `json:"taken_over,omitempty"`
 	Fenced    int `json:"fenced,omitempty"`
 	Stale     int `json:"stale,omitempty"`
+	// Holders is the most handler runs of one key at the same time, in whichever processes. A killed process ends its runs.
+	Holders int `json:"holders,omitempty"`
 	// Causes counts the keys with a second effect by what brought it.
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
@@ -140,7 +143,10 @@ func judge(s plan.Scenario, p plan.Plan, res crew.Result) Run {
 
 // tally counts what the workers logged.
 func (r *Run) tally(entries []eventlog.Entry) {
+	var held holders
 	for _, e := range entries {
+		held.add(e)
+		r.Holders = max(r.Holders, held.of(e.Key))
 		switch e.Kind {
 		case "received":
 			r.Delivered++
@@ -162,6 +168,32 @@ func (r *Run) tally(entries []eventlog.Entry) {
 			}
 		}
 	}
+}
+
+// holders are the handler runs in progress.
+type holders []eventlog.Entry
+
+func (h *holders) add(e eventlog.Entry) {
+	switch e.Kind {
+	case "started":
+		*h = append(*h, e)
+	case "ended", "settled":
+		*h = slices.DeleteFunc(*h, func(s eventlog.Entry) bool {
+			return s.Worker == e.Worker && s.Life == e.Life && s.Message == e.Message
+		})
+	case eventlog.Exit:
+		*h = slices.DeleteFunc(*h, func(s eventlog.Entry) bool { return s.Worker == e.Worker && s.Life == e.Life })
+	}
+}
+
+// of counts those of a key.
+func (h *holders) of(key string) (n int) {
+	for _, s := range *h {
+		if s.Key == key {
+			n++
+		}
+	}
+	return n
 }
 
 // scaled reads the samples of backlog and workers that the parent took while it sent the load, and whether the workers kept
@@ -191,7 +223,7 @@ func (r *Run) figure(name string) (int, bool) {
 	n, ok := map[string]int{
 		"sent": r.Sent, "delivered": r.Delivered, "executed": r.Executed, "effects": r.Effects, "duplicated": r.Duplicated,
 		"lost": r.Lost, "replayed": r.Replayed, "dead": r.Dead, "parked": r.Parked, "kills": r.Kills,
-		"regressed": r.Regressed, "standing": r.Standing, "busy": r.Busy, "taken_over": r.TakenOver, "fenced": r.Fenced, "stale": r.Stale,
+		"regressed": r.Regressed, "standing": r.Standing, "busy": r.Busy, "taken_over": r.TakenOver, "fenced": r.Fenced, "stale": r.Stale, "holders": r.Holders,
 		"backlog": r.Backlog, "workers_peak": r.Peak, "settled": r.Settled,
 	}[name]
 	return n, ok

@@ -100,6 +100,33 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestS2_08_Holders counts the handler runs of one key at the same time: a kill ends a run, a run that ended makes room.
+func TestS2_08_Holders(t *testing.T) {
+	run := func(kind string, worker int, key, message string) eventlog.Entry {
+		return eventlog.Entry{Kind: kind, Worker: worker, Life: 1, Key: key, Message: message}
+	}
+	for _, c := range []struct {
+		name    string
+		entries []eventlog.Entry
+		want    int
+	}{
+		{"one after the other", []eventlog.Entry{
+			run("started", 1, "a", "m1"), run("ended", 1, "a", "m1"), run("started", 2, "a", "m1"), run("ended", 2, "a", "m1"),
+		}, 1},
+		{"two workers at once", []eventlog.Entry{run("started", 1, "a", "m1"), run("started", 2, "a", "m1")}, 2},
+		{"one worker, two messages", []eventlog.Entry{run("started", 1, "a", "m1"), run("started", 1, "a", "m2")}, 2},
+		{"two keys", []eventlog.Entry{run("started", 1, "a", "m1"), run("started", 2, "b", "m2")}, 1},
+		{"the first one was killed", []eventlog.Entry{
+			run("started", 1, "a", "m1"), {Kind: eventlog.Exit, Worker: 1, Life: 1}, run("started", 2, "a", "m1"),
+		}, 1},
+	} {
+		r := judge(plan.Scenario{}, plan.Plan{}, crew.Result{Entries: c.entries})
+		if r.Holders != c.want {
+			t.Errorf("%s: %d runs at once, want %d", c.name, r.Holders, c.want)
+		}
+	}
+}
+
 // TestCountVersions judges keys whose messages replace each other: what counts is that no older version comes last.
 func TestCountVersions(t *testing.T) {
 	sent := []plan.Send{{Key: "a", Version: 1}, {Key: "a", Version: 3}, {Key: "a", Version: 2}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // gate is where a worker passes the named steps, and where it is struck at the planned passage.
@@ -25,7 +26,7 @@ type gate struct {
 
 func newGate(strikes []plan.Strike, worker int, dir string, log *eventlog.Log) *gate {
 	return &gate{
-		strikes: strikes, worker: worker, dir: dir, log: log, die: killSelf, freeze: freezer(), passes: map[plan.Step]int{},
+		strikes: strikes, worker: worker, dir: dir, log: log, die: process.KillSelf, freeze: freezer(), passes: map[plan.Step]int{},
 	}
 }
 
@@ -70,12 +71,4 @@ func (g *gate) first(k plan.Strike) bool {
 	_, _ = fmt.Fprint(f, os.Getpid())
 	_ = f.Close()
 	return true
-}
-
-// killSelf sends SIGKILL to the own process and never returns.
-func killSelf() {
-	if p, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = p.Kill()
-	}
-	select {}
 }

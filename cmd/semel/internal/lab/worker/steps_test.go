@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -89,7 +90,7 @@ func TestBlockedCallsCountAsDelays(t *testing.T) {
 			spec.Wire.SlowStore, spec.Wire.SlowFor = 1, time.Minute
 			faults := newFaults(spec)
 			err = call(t.Context(), &stepQueue{
-				Queue: slowQueue{}, gate: newGate(nil, 1, dir, log), log: log, keys: newKeyring(), faults: faults, visible: time.Second,
+				Queue: slowQueue{}, gate: &gate{log: log, passes: map[plan.Step]int{}}, log: log, keys: newKeyring(), faults: faults, visible: time.Second,
 			}, &stepStore{Store: slowStore{}, log: log, keys: newKeyring(), faults: faults})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/process"
 )
 
 // Spec is the configuration of a worker process: one JSON line on its standard input.
@@ -69,7 +70,7 @@ func run(stdin io.Reader) error {
 		stop()
 		// A parent that died does not wait for us: never outlive the grace by much.
 		time.Sleep(spec.Grace + 5*time.Second)
-		killSelf()
+		process.KillSelf()
 	}()
 	return work(ctx, spec)
 }

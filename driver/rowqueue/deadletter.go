@@ -1,0 +1,80 @@
+package rowqueue
+
+import (
+	"context"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
+)
+
+const (
+	// DeadLetterColumns are the columns of a dead letter, without queue and dead_at. See [DeadLetterValues].
+	DeadLetterColumns = "id, kind, reason, consumer, tenant, key, generation, token, attempts, first_received, version, " +
+		"msg_queue, msg_id, grp, sent_at, headers, body"
+	// SelectDeadLetters begins a query for dead letters.
+	SelectDeadLetters = "SELECT dead_at, " + DeadLetterColumns + " FROM semel_dead_letter "
+	// DeleteDeadLetter removes a dead letter. Its parameters are the names of queue and dead letter.
+	DeleteDeadLetter = "DELETE FROM semel_dead_letter" + ofQueue
+
+	// SelectDeadLetter selects one dead letter. Its parameters are those of DeleteDeadLetter.
+	SelectDeadLetter = SelectDeadLetters + ofQueue
+
+	ofQueue = " WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND id = ?"
+)
+
+// DeadLetterValues are the values of DeadLetterColumns but the last one, the body.
+func DeadLetterValues(l *driver.DeadLetter) []any {
+	return []any{
+		rowstore.Name(l.ID), rowstore.Name(l.Kind), l.Reason, l.Key.Consumer, l.Key.Tenant, l.Key.Raw, int64(l.Generation),
+		int64(l.Token), int64(l.Attempts), l.FirstReceived, orNull([]byte(l.Version)), rowstore.Name(l.Message.Queue),
+		l.Message.ID, rowstore.Text(l.Message.Group), l.Message.SentAt, orNull(rowstore.Text(PackHeaders(l.Message.Headers))),
+	}
+}
+
+// orNull makes what is empty NULL.
+func orNull[T ~string | ~[]byte](v T) any {
+	if len(v) == 0 {
+		return nil
+	}
+	return v
+}
+
+// DeadLetters lists up to limit dead letters (0 = all), oldest first.
+func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
+	sql, args := q.sql.DeadLetters, []any{rowstore.Name(q.name)}
+	if limit > 0 {
+		sql, args = sql+" LIMIT ?", append(args, int64(limit))
+	}
+	return q.deadLetters(ctx, sql, args...)
+}
+
+// DeadLetter returns one dead letter; ok is false when there is none.
+func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
+	all, err := q.deadLetters(ctx, SelectDeadLetter, rowstore.Name(q.name), rowstore.Name(id))
+	if len(all) == 0 || err != nil {
+		return l, false, err
+	}
+	return all[0], true, nil
+}
+
+// DeleteDeadLetter removes a dead letter, if it exists.
+func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
+	err := q.db.Atomic(ctx, 1, func(tx rowstore.Tx) error {
+		return tx.Exec(DeleteDeadLetter, rowstore.Name(q.name), rowstore.Name(id))
+	})
+	return rowstore.Wrap(err, "delete dead letter %s", id)
+}
+
+func (q *Queue) deadLetters(ctx context.Context, sql string, args ...any) (out []driver.DeadLetter, err error) {
+	err = q.db.Read(ctx, func(r rowstore.Row) error {
+		m, err := Message(r, 13, r.Text(12))
+		out = append(out, driver.DeadLetter{
+			DeadAt: r.Time(0), ID: r.Text(1), Kind: driver.DeadLetterKind(r.Text(2)), Reason: r.Text(3),
+			Key:        driver.Key{Consumer: r.Text(4), Tenant: r.Text(5), Raw: r.Text(6)},
+			Generation: uint32(r.Int(7)), Token: uint64(r.Int(8)), Attempts: int(r.Int(9)), FirstReceived: r.Time(10),
+			Version: driver.Version(r.Bytes(11)), Message: m,
+		})
+		return rowstore.Wrap(err, "dead letter %q", r.Text(1))
+	}, sql, args...)
+	return out, rowstore.Wrap(err, "list dead letters")
+}

@@ -1,7 +1,6 @@
 package rowstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,7 +13,7 @@ import (
 
 // batch holds the locked records of the items of one call. Items are decided in the order of the call, also those of one key.
 type batch struct {
-	ids    []ID  // distinct, in the order of their hashes, which is the order of locks
+	ids    []ID  // distinct, in the order of their places, which is the order of locks
 	at     []int // place of an item's key in ids
 	locked []Locked
 	after  []driver.Record
@@ -24,7 +23,7 @@ type batch struct {
 func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) {
 	all := make([]ID, n)
 	for i := range all {
-		all[i] = ID{*key(i), HashOf(key(i))}
+		all[i] = ID{*key(i), PlaceOf(key(i))}
 	}
 	b := &batch{ids: slices.Clone(all), at: make([]int, n)}
 	slices.SortFunc(b.ids, compareIDs)
@@ -44,9 +43,9 @@ func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) 
 	return b, err
 }
 
-// compareIDs orders by hash. Two keys with one hash are two IDs, of which one cannot have a record.
+// compareIDs orders by place. Two keys with one place are two IDs, of which one cannot have a record.
 func compareIDs(a, b ID) int {
-	if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 || a.Key == b.Key {
+	if c := cmp.Compare(a.Place, b.Place); c != 0 || a.Key == b.Key {
 		return c
 	}
 	return cmp.Or(cmp.Compare(a.Key.Consumer, b.Key.Consumer), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))

@@ -30,7 +30,7 @@ func addDuplicates(tx Tx, ds []driver.Duplicate) error {
 	for at := range b.ids {
 		count := func(r Row) error { numbers[at] = r.Int(0); return nil }
 		if b.locked[at].Record.State != driver.Absent {
-			if err := tx.Query(count, "SELECT max(nr) FROM semel_duplicate WHERE hash = ?", b.ids[at].Hash); err != nil {
+			if err := tx.Query(count, "SELECT max(nr) FROM semel_duplicate WHERE place = ?", b.ids[at].Place); err != nil {
 				return err
 			}
 		}
@@ -41,8 +41,8 @@ func addDuplicates(tx Tx, ds []driver.Duplicate) error {
 			continue
 		}
 		numbers[at]++
-		err := tx.Exec("INSERT INTO semel_duplicate (hash, nr, at, message, worker, queue, delivery, decision, cause) "+
-			"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", b.ids[at].Hash, numbers[at], d.At, d.MessageID, d.Worker, d.Queue,
+		err := tx.Exec("INSERT INTO semel_duplicate (place, nr, at, message, worker, queue, delivery, decision, cause) "+
+			"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", b.ids[at].Place, numbers[at], d.At, d.MessageID, d.Worker, d.Queue,
 			int64(d.Count), d.Decision, d.Cause)
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func addDuplicates(tx Tx, ds []driver.Duplicate) error {
 	}
 	for at, nr := range numbers {
 		if nr > driver.MaxDuplicates {
-			err := tx.Exec("DELETE FROM semel_duplicate WHERE hash = ? AND nr <= ?", b.ids[at].Hash, nr-driver.MaxDuplicates)
+			err := tx.Exec("DELETE FROM semel_duplicate WHERE place = ? AND nr <= ?", b.ids[at].Place, nr-driver.MaxDuplicates)
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func (s *Store) Duplicates(ctx context.Context, k driver.Key) (total int64, newe
 			Decision: r.Text(6), Cause: r.Text(7),
 		})
 		return nil
-	}, "SELECT nr, at, message, worker, queue, delivery, decision, cause FROM semel_duplicate WHERE hash = ? ORDER BY nr",
-		HashOf(&k))
+	}, "SELECT nr, at, message, worker, queue, delivery, decision, cause FROM semel_duplicate WHERE place = ? ORDER BY nr",
+		PlaceOf(&k))
 	return total, newest, Wrap(err, "list duplicates")
 }

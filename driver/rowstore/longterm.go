@@ -59,7 +59,7 @@ func (s *Store) setPeriod(tx Tx, consumer string, period time.Duration) error {
 // expire makes a record EXPIRED and removes its rows in other tables.
 func expire(tx Tx, l *Locked, after *driver.Record) error {
 	for _, table := range [...]string{"semel_step", "semel_audit", "semel_duplicate"} {
-		if err := tx.Exec("DELETE FROM "+table+" WHERE hash = ?", HashOf(&after.Key)); err != nil {
+		if err := tx.Exec("DELETE FROM "+table+" WHERE place = ?", PlaceOf(&after.Key)); err != nil {
 			return err
 		}
 	}

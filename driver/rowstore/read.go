@@ -52,7 +52,7 @@ func (s *Store) records(f driver.RecordFilter) *query {
 // Record reads one record. ok is false if there is none.
 func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
 	q := s.records(driver.RecordFilter{})
-	q.where("r.hash = ?", HashOf(&k))
+	q.where("r.place = ?", PlaceOf(&k))
 	err = s.db.Read(ctx, func(row Row) (err error) {
 		r, err = s.layout.Record(row)
 		ok = err == nil && r.Key == k
@@ -110,7 +110,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 // scanPage is how many records a scan reads at once: a long read delays the cleanup of old row versions.
 const scanPage = 1000
 
-// ScanRecords calls each with every record that f selects, a page at a time, in the order of their hashes, which do not
+// ScanRecords calls each with every record that f selects, a page at a time, in the order of their places, which do not
 // change while a record exists.
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
 	page := make([]driver.Record, 0, scanPage)
@@ -121,9 +121,9 @@ func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each fun
 		}
 		q := s.records(f)
 		if n := len(page); n > 0 {
-			q.where("r.hash > ?", HashOf(&page[n-1].Key))
+			q.where("r.place > ?", PlaceOf(&page[n-1].Key))
 		}
-		q.WriteString(" ORDER BY r.hash")
+		q.WriteString(" ORDER BY r.place")
 		q.limit(limit)
 		page = page[:0]
 		err := s.db.Read(ctx, func(row Row) error {
@@ -150,8 +150,8 @@ const auditColumns = "at, who, kind, was, became, generation, token, verified, r
 
 // addAudit adds an entry to the audit log.
 func addAudit(tx Tx, e *driver.AuditEntry) error {
-	return tx.Exec("INSERT INTO semel_audit (hash, "+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		HashOf(&e.Key), e.At, e.By, int64(e.Kind), int64(e.From), int64(e.To), int64(e.Generation), int64(e.Token), e.Verified,
+	return tx.Exec("INSERT INTO semel_audit (place, "+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		PlaceOf(&e.Key), e.At, e.By, int64(e.Kind), int64(e.From), int64(e.To), int64(e.Generation), int64(e.Token), e.Verified,
 		e.Renewed, e.Key.Consumer, e.Key.Tenant, e.Key.Raw, Text(e.Reason))
 }
 
@@ -160,7 +160,7 @@ func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) (out []driver.A
 	q := &query{}
 	q.WriteString("SELECT " + auditColumns + " FROM semel_audit")
 	if f.Key != (driver.Key{}) {
-		q.where("hash = ?", HashOf(&f.Key))
+		q.where("place = ?", PlaceOf(&f.Key))
 	}
 	if f.Consumer != "" {
 		q.where("consumer = ?", f.Consumer)

@@ -8,17 +8,6 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Hash identifies a key in the database: half of its SHA-256. The raw key is compared as well (invariant I12), so that a
-// collision is an error and not a lost message.
-type Hash [16]byte
-
-// HashOf returns the hash of a key.
-func HashOf(k *driver.Key) (h Hash) {
-	full := k.Hash()
-	copy(h[:], full[:])
-	return h
-}
-
 // Text is a string that may be stored as NULL when it is empty.
 type Text string
 

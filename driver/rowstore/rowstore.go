@@ -13,7 +13,7 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, driver.Nonce, [Hash], [Text] and [Name]; the adapter converts them for its
+// []byte, time.Time, driver.Nonce, [Place], [Text] and [Name]; the adapter converts them for its
 // columns, and quotes the column "key" if that is a reserved word. Rows are [Row], which reads any type that the client
 // library returns for a column.
 package rowstore
@@ -72,7 +72,7 @@ type SQL interface {
 // Tx is an open transaction of [DB.Atomic]. One goroutine uses it. Its writes may be sent later, as with Exec.
 type Tx interface {
 	SQL
-	// Lock locks the records of keys, which are distinct and in the order of their hashes, and returns them in that order.
+	// Lock locks the records of keys, which are distinct and in the order of their places, and returns them in that order.
 	Lock(keys []ID, mode Mode) ([]Locked, error)
 	// Put writes the record of a key: it replaces the locked one, or inserts one if there was none.
 	Put(l *Locked, after *driver.Record) error
@@ -87,8 +87,8 @@ type Tx interface {
 
 // ID identifies a record.
 type ID struct {
-	Key  driver.Key
-	Hash Hash
+	Key   driver.Key
+	Place Place
 }
 
 // Mode is how records are locked.
@@ -125,9 +125,8 @@ func (l *Locked) before() *driver.Record {
 	return &l.Record
 }
 
-// ErrCollision reports that two keys have one hash. Such keys were made on purpose: 128 bits do not collide by chance. A claim
-// of the second key fails. Other operations find no record for it.
-var ErrCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
+// ErrCollision reports that two keys have one [Place]. A claim of the second key fails. Other operations find no record for it.
+var ErrCollision = fmt.Errorf("%w: its place is that of another key", driver.ErrUnreadable)
 
 // ErrLocked reports a record that another session has locked, if the caller did not wait for it.
 var ErrLocked = errors.New("the record is locked")
@@ -172,7 +171,7 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 
 // lockOne locks the record of one key.
 func lockOne(tx Tx, k *driver.Key) (*Locked, error) {
-	locked, err := tx.Lock([]ID{{*k, HashOf(k)}}, Wait)
+	locked, err := tx.Lock([]ID{{*k, PlaceOf(k)}}, Wait)
 	if err != nil {
 		return nil, err
 	}

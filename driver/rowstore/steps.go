@@ -12,11 +12,11 @@ import (
 const (
 	stepColumns = "name, state, undo, seq, token, nonce, result, failures, reason, updated_at"
 	// ofRun selects the rows of a run. Its parameters are those of runArgs.
-	ofRun = " WHERE hash = ? AND epoch = ? AND version = ?"
+	ofRun = " WHERE place = ? AND epoch = ? AND version = ?"
 )
 
 func runArgs(h *driver.Hold, more ...any) []any {
-	return append([]any{HashOf(&h.Key), int64(h.Epoch), []byte(h.Version)}, more...)
+	return append([]any{PlaceOf(&h.Key), int64(h.Epoch), []byte(h.Version)}, more...)
 }
 
 // Steps reads the journal of a run. See [driver.StepStore].
@@ -62,7 +62,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		var effects []int
 		put, effects, o = driver.DecideSteps(l.Record, rows, h, w, l.Now)
 		if len(put) > 0 && h.Version != "" { // journals of superseded versions
-			if err := tx.Exec("DELETE FROM semel_step WHERE hash = ? AND version < ?", HashOf(&h.Key), []byte(h.Version)); err != nil {
+			if err := tx.Exec("DELETE FROM semel_step WHERE place = ? AND version < ?", PlaceOf(&h.Key), []byte(h.Version)); err != nil {
 				return err
 			}
 		}
@@ -106,6 +106,6 @@ func putStep(tx Tx, h *driver.Hold, s *driver.Step, known bool) error {
 		return tx.Exec("UPDATE semel_step SET state = ?, undo = ?, token = ?, nonce = ?, result = ?, failures = ?, reason = ?, "+
 			"updated_at = ?"+ofRun+" AND name = ?", append(values, runArgs(h, s.Name)...)...)
 	}
-	return tx.Exec("INSERT INTO semel_step (state, undo, token, nonce, result, failures, reason, updated_at, hash, epoch, version, "+
+	return tx.Exec("INSERT INTO semel_step (state, undo, token, nonce, result, failures, reason, updated_at, place, epoch, version, "+
 		"name, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(values, runArgs(h, s.Name, int64(s.Seq))...)...)
 }

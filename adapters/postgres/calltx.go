@@ -24,13 +24,12 @@ import (
 // more.
 var ErrPending = errors.New("the key has a record that is not completed")
 
-// sqlSeen claims one key as completed. 1 hash 2 nonce 3 consumer 4 tenant 5 key 6 keep 7 wait. See semel_claim.
-const sqlSeen = markOwn + `SELECT found FROM semel_claim(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[0::bigint], ARRAY[0::smallint],
-  ARRAY[$3::bytea], ARRAY[$4::bytea], ARRAY[$5::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bytea], $6::bigint, $7::int,
-  ARRAY[0::bigint])`
+// sqlSeen claims one key as completed. 1 place 2 nonce 3 consumer 4 rest 5 keep 6 wait. See semel_claim.
+const sqlSeen = markOwn + `SELECT found FROM semel_claim(ARRAY[$1::bytea], ARRAY[$2::uuid], ARRAY[0::bigint], ARRAY[0::smallint],
+  ARRAY[$3::bytea], ARRAY[$4::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bytea], $5::bigint, $6::int, ARRAY[0::bigint])`
 
-// sqlRecordText reads one record. 1 its hash
-const sqlRecordText = "SELECT semel_row(r) FROM semel_record r WHERE hash = $1::uuid"
+// sqlRecordText reads one record. 1 its place
+const sqlRecordText = "SELECT semel_row(r) FROM semel_record r WHERE place = $1::bytea"
 
 // SeenTx is an inbox in one call. It returns true when the key was completed before. Otherwise it records the key as
 // completed, for at least keep, in the caller's transaction: do the effects in it, and commit. A duplicate waits for the
@@ -47,13 +46,12 @@ func (s *Store) SeenSQLTx(ctx context.Context, tx *sql.Tx, k driver.Key, keep ti
 func (s *Store) seen(k driver.Key, keep time.Duration, ask func(sql string, args ...any) scanner) (bool, error) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
-	hash := uuidText(hashOf(&k))
+	place := placeOf(&k)
 	for range claimTries {
 		var found []byte
-		err := ask(sqlSeen, hash, uuidText(nonce), []byte(k.Consumer), []byte(k.Tenant), []byte(k.Raw), micros(keep),
-			millis(s.db.o.LockWait)).Scan(&found)
+		err := ask(sqlSeen, place, uuidText(nonce), []byte(k.Consumer), restOf(place, &k), micros(keep), millis(s.db.o.LockWait)).Scan(&found)
 		if isNone(err) { // this very transaction wrote the record, or it went away
-			if err = ask(sqlRecordText, hash).Scan(&found); isNone(err) {
+			if err = ask(sqlRecordText, place).Scan(&found); isNone(err) {
 				continue
 			}
 		}

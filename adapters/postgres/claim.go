@@ -14,13 +14,13 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// sqlClaim claims keys without a record and reads the records of the others. 1 hashes 2 nonces 3 leases 4 takeovers
-// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 keep 11 wait 12 digests. See semel_claim.
-const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+// sqlClaim claims keys without a record and reads the records of the others. 1 places 2 nonces 3 leases 4 takeovers
+// 5 consumers 6 rests 7 fingerprints 8 deliveries 9 keep 10 wait 11 digests. See semel_claim.
+const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
-// sqlClaimOne is the same for one claim. 1 hash 2 nonce 3 lease 4 takeover 5 consumer 6 tenant 7 key 8 fingerprint
-// 9 delivery 10 wait 11 digest. See semel_claim_one.
-const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+// sqlClaimOne is the same for one claim. 1 place 2 nonce 3 lease 4 takeover 5 consumer 6 rest 7 fingerprint
+// 8 delivery 9 wait 10 digest. See semel_claim_one.
+const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
 const (
 	// claimTries bounds how often a claim is decided anew because its record went away.
@@ -130,7 +130,7 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 	}
 	var err error
 	if len(part.index) == 1 && w.c[part.index[0]].Version == "" {
-		err = w.s.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.hashes[0], &w.c[part.index[0]], wait)...)
+		err = w.s.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.places[0], &w.c[part.index[0]], wait)...)
 	} else {
 		sql, args := claimQuery(part, w.c, nil, wait)
 		err = w.s.db.ask(ctx, "claim", read, sql, args...)
@@ -152,8 +152,8 @@ func (w *claiming) undecided(ctx context.Context, part keyed, old []int, err err
 	default:
 		// One of them is locked or cannot be read. The halves show which.
 		half := len(part.index) / 2
-		a := w.fresh(ctx, keyed{part.hashes[:half], part.index[:half]}, lockedRetry)
-		b := w.fresh(ctx, keyed{part.hashes[half:], part.index[half:]}, lockedRetry)
+		a := w.fresh(ctx, keyed{part.places[:half], part.index[:half]}, lockedRetry)
+		b := w.fresh(ctx, keyed{part.places[half:], part.index[half:]}, lockedRetry)
 		return a.and(b)
 	}
 	return keyed{}
@@ -180,17 +180,17 @@ func (w *claiming) busy(part keyed) {
 func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []any {
 	n := len(part.index)
 	nonces, leases, takeovers := make(uuids, n), make(int64s, n), make(int16s, n)
-	consumers, tenants, keys := make(bytess, n), make(bytess, n), make(bytess, n)
+	consumers, rests := make(bytess, n), make(bytess, n)
 	fingerprints, deliveries, digests := make(bytess, n), make(bytess, n), make(int64s, n)
 	for at, i := range part.index {
 		x := &c[i]
 		nonces[at], leases[at], takeovers[at] = x.Nonce, micros(x.Lease), int16(x.Takeover)
-		consumers[at], tenants[at], keys[at] = []byte(x.Key.Consumer), []byte(x.Key.Tenant), []byte(x.Key.Raw)
-		fingerprints[at], deliveries[at], digests[at] = bytesOrNull(x.Fingerprint), rowstore.PackDeliveries(x.DeliveryID), int64(x.BodyDigest)
+		consumers[at], rests[at] = []byte(x.Key.Consumer), restOf(part.places[at], &x.Key)
+		fingerprints[at], digests[at] = bytesOrNull(x.Fingerprint), int64(x.BodyDigest)
+		deliveries[at] = packDeliveries(&x.Key, x.DeliveryID)
 	}
 	return []any{
-		part.hashes, nonces, leases, takeovers, consumers, tenants, keys, fingerprints, deliveries, keep,
-		millis(wait), digests,
+		part.places, nonces, leases, takeovers, consumers, rests, fingerprints, deliveries, keep, millis(wait), digests,
 	}
 }
 
@@ -198,31 +198,30 @@ func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []
 func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 // claimOneArgs are the parameters of sqlClaimOne.
-func claimOneArgs(hash [16]byte, c *driver.Claim, wait time.Duration) []any {
+func claimOneArgs(place []byte, c *driver.Claim, wait time.Duration) []any {
 	return []any{
-		uuid(hash), uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), []byte(c.Key.Tenant),
-		[]byte(c.Key.Raw), bytesOrNull(c.Fingerprint), rowstore.PackDeliveries(c.DeliveryID), millis(wait),
-		int64(c.BodyDigest),
+		place, uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), restOf(place, &c.Key),
+		bytesOrNull(c.Fingerprint), packDeliveries(&c.Key, c.DeliveryID), millis(wait), int64(c.BodyDigest),
 	}
 }
 
 // readClaims reads the result of sqlClaim: claims that made a record, for which it calls acquired, and those that the table
-// decides without a change. old has the places of all others: they need a lock, or their record went away.
+// decides without a change. old lists all others: they need a lock, or their record went away.
 func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant, acquired func(driver.Record)) (
 	old []int, now time.Time, err error,
 ) {
 	var (
-		hash    uuidItem
+		place   []byte
 		token   int64
 		found   []byte
 		decided = make([]bool, len(part.index))
 		near    = 0
 	)
 	for rows.Next() {
-		if err := rows.Scan((*[16]byte)(&hash), &token, &now, &found); err != nil {
+		if err := rows.Scan(&place, &token, &now, &found); err != nil {
 			return nil, now, err
 		}
-		at := part.find(hash, near)
+		at := part.find(place, near)
 		if at == len(part.index) {
 			return nil, now, fmt.Errorf("%w: a claim that nobody asked for", errClient)
 		}
@@ -273,7 +272,7 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 		return out, err
 	})
 	if n := len(part.index); code(err) == codeDamaged && n > 1 {
-		return w.known(ctx, keyed{part.hashes[:n/2], part.index[:n/2]}).and(w.known(ctx, keyed{part.hashes[n/2:], part.index[n/2:]}))
+		return w.known(ctx, keyed{part.places[:n/2], part.index[:n/2]}).and(w.known(ctx, keyed{part.places[n/2:], part.index[n/2:]}))
 	}
 	if err != nil {
 		w.fail(part, err)
@@ -294,12 +293,12 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 // Claims with versions (mode D) are decided by the table under a lock. Those that a record decides without a change, and
 // those of new keys, take one round trip as the others do.
 
-// sqlClaimVersions is sqlClaim for calls in which some claims have versions. 1 hashes 2 nonces 3 leases 4 takeovers
-// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 watermarks 11 wait 12 digests. See semel_claim_versions.
-const sqlClaimVersions = "SELECT * FROM semel_claim_versions($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+// sqlClaimVersions is sqlClaim for calls in which some claims have versions. 1 places 2 nonces 3 leases 4 takeovers
+// 5 consumers 6 rests 7 fingerprints 8 deliveries 9 watermarks 10 wait 11 digests. See semel_claim_versions.
+const sqlClaimVersions = "SELECT * FROM semel_claim_versions($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
-// keepArg is the place of keep among the parameters of sqlClaim, and of the watermarks among those of sqlClaimVersions.
-const keepArg = 9
+// keepArg is the index of keep among the parameters of sqlClaim, and of the watermarks among those of sqlClaimVersions.
+const keepArg = 8
 
 // versioned reports that some of the claims have versions.
 func versioned(part keyed, c []driver.Claim) bool {

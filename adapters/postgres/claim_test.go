@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func lockRow(t testing.TB, db *DB, k driver.Key) (release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tag, err := tx.Exec(t.Context(), "SELECT FROM semel_record WHERE hash = $1 FOR UPDATE", hashOf(&k)); err != nil || tag.RowsAffected() != 1 {
+	if tag, err := tx.Exec(t.Context(), "SELECT FROM semel_record WHERE place = $1 FOR UPDATE", placeOf(&k)); err != nil || tag.RowsAffected() != 1 {
 		t.Fatal(tag, err)
 	}
 	return func() { _ = tx.Rollback(context.Background()) }
@@ -283,13 +284,16 @@ func purgeBetweenDrawAndInsert(t *testing.T, others int) {
 	}
 }
 
-// TestFM53_HashCollision: two keys with one hash are an error, and nobody's record is taken for another's.
-func TestFM53_HashCollision(t *testing.T) {
+// TestFM53_PlaceCollision: two keys with one place are an error, and nobody's record is taken for another's. The SHA-256 of
+// the two consumers begin with the same 6 bytes.
+func TestFM53_PlaceCollision(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
-	k := testKeys("k%d", 1)[0]
-	mustClaim(t, s, claimOf(k, time.Millisecond))
-	execSQL(t, db, "UPDATE semel_record SET key = 'another'")
+	other, k := driver.Key{Consumer: "consumer-29561791", Raw: "k"}, driver.Key{Consumer: "consumer-34758398", Raw: "k"}
+	if rowstore.PlaceOf(&other) != rowstore.PlaceOf(&k) {
+		t.Fatal("the keys have two places")
+	}
+	mustClaim(t, s, claimOf(other, time.Millisecond))
 	for range 2 { // live, then expired
 		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, rowstore.ErrCollision) {
 			t.Errorf("claim returned %+v, %v", gs, err)
@@ -304,6 +308,53 @@ func TestFM53_HashCollision(t *testing.T) {
 	}
 	if _, o, err := s.Operate(t.Context(), driver.Operation{Kind: driver.ForceRelease, Key: k}); o != driver.Lost || err != nil {
 		t.Errorf("operate returned %v, %v", o, err)
+	}
+	if seen, err := seenTx(t, s, k); seen || !errors.Is(err, rowstore.ErrCollision) {
+		t.Errorf("SeenTx returned %v, %v", seen, err)
+	}
+	if r, found, err := s.Record(t.Context(), other); r.Key != other || !found || err != nil {
+		t.Errorf("the record of the first key is %+v, found %v, %v", r, found, err)
+	}
+}
+
+func seenTx(t testing.TB, s *Store, k driver.Key) (seen bool, err error) {
+	t.Helper()
+	tx, err := s.db.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	return s.SeenTx(t.Context(), tx, k, keep)
+}
+
+// TestFM53_DamagedKey: a record whose consumer is not that of its place is an error of its key alone.
+func TestFM53_DamagedKey(t *testing.T) {
+	db := openFor(t, Options{})
+	s := db.Store()
+	long1 := strings.Repeat("long", 100)
+	ks := []driver.Key{{Consumer: "test", Raw: "k"}, {Consumer: "test", Tenant: "t", Raw: long1}, {Consumer: "test", Raw: "whole"}}
+	mustClaim(t, s, claimsOf(ks, long)...)
+	for _, damage := range []string{"consumer = 'another'", `rest = '\x01' || coalesce(rest, place)`, `rest = '\xff'`} {
+		tx, err := db.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		if tag, err := tx.Exec(t.Context(), "UPDATE semel_record SET "+damage+" WHERE place <> $1", placeOf(&ks[2])); err != nil || tag.RowsAffected() != 2 {
+			t.Fatal(tag, err)
+		}
+		gs, err := s.ClaimTx(t.Context(), tx, claimsOf(ks, long)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, g := range gs {
+			if bad := i < 2; errors.Is(g.Err, driver.ErrUnreadable) != bad || !bad && g.Verdict != driver.Busy {
+				t.Errorf("%s: the claim of %q returned %v, %v", damage, ks[i].Raw, g.Verdict, g.Err)
+			}
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

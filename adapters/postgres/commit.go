@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -109,8 +110,8 @@ func isPlain(w []driver.Work, keys keyed) bool {
 			return false
 		}
 	}
-	for at := 1; at < len(keys.hashes); at++ {
-		if keys.hashes[at] == keys.hashes[at-1] {
+	for at := 1; at < len(keys.places); at++ {
+		if bytes.Equal(keys.places[at], keys.places[at-1]) {
 			return false
 		}
 	}
@@ -119,7 +120,7 @@ func isPlain(w []driver.Work, keys keyed) bool {
 
 // commitPlain is commit for works that hold what they complete. Otherwise it fails on the server.
 func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
-	all, out := places(w), slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
+	all, out := indexes(w), slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
 	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {
 		if counts(w, all) {
 			x.p.beginLong(s.db)

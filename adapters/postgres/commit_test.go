@@ -297,7 +297,7 @@ func TestFM58_ManyLargeResults(t *testing.T) {
 	if n := countRecords(t, db, fmt.Sprintf("state = 3 AND length(result) = %d", len(large))); n != 18 {
 		t.Errorf("%d results are whole", n)
 	}
-	k := keyed{hashes: make(uuids, 18), index: make([]int, 18)}
+	k := keyed{places: make(bytess, 18), index: make([]int, 18)}
 	if parts := k.chunks(func(int) int { return len(large) }); len(parts) != 4 {
 		t.Errorf("%d statements for 216 MiB", len(parts))
 	}

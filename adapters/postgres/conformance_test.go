@@ -28,7 +28,7 @@ func TestStoreSuite(t *testing.T) {
 func damage(db *DB) func(t testing.TB, k driver.Key) {
 	return func(t testing.TB, k driver.Key) {
 		t.Helper()
-		execSQL(t, db, `UPDATE semel_record SET watermark = '\x0300' WHERE key = $1`, []byte(k.Raw))
+		execSQL(t, db, `UPDATE semel_record SET watermark = '\x0300' WHERE place = $1`, placeOf(&k))
 	}
 }
 

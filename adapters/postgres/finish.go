@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// sqlComplete completes attempts. 1 hashes 2 tokens 3 nonces 4 generations 5 keeps 6 results 7 reasons 8 the state
+	// sqlComplete completes attempts. 1 places 2 tokens 3 nonces 4 generations 5 keeps 6 results 7 reasons 8 the state
 	// that they have 9 all or none 10 wait. See semel_complete.
 	sqlComplete = "SELECT semel_complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
-	// sqlCompleteOne completes one attempt. 1 hash 2 token 3 nonce 4 generation 5 keep 6 result 7 reason 8 the state that
+	// sqlCompleteOne completes one attempt. 1 place 2 token 3 nonce 4 generation 5 keep 6 result 7 reason 8 the state that
 	// it has 9 wait. See semel_complete_one.
 	sqlCompleteOne = "SELECT semel_complete_one($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
-	// sqlExtendLeases renews leases. 1 hashes 2 tokens 3 nonces 4 generations 5 lease 6 wait. See semel_extend.
+	// sqlExtendLeases renews leases. 1 places 2 tokens 3 nonces 4 generations 5 lease 6 wait. See semel_extend.
 	sqlExtendLeases = "SELECT semel_extend($1, $2, $3, $4, $5, $6)"
 )
 
@@ -74,7 +74,7 @@ func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome
 		finish := func(i int) *driver.Finish { return &f[i] }
 		for _, c := range plain.chunks(func(i int) int { return len(f[i].Result) }) {
 			if len(c.index) == 1 {
-				e.plain(ctx, s.db, c, "complete", sqlCompleteOne, completeOneArgs(c.hashes[0], &f[c.index[0]], s.db.o.LockWait))
+				e.plain(ctx, s.db, c, "complete", sqlCompleteOne, completeOneArgs(c.places[0], &f[c.index[0]], s.db.o.LockWait))
 				continue
 			}
 			e.plain(ctx, s.db, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
@@ -94,7 +94,7 @@ func holdArgs(part keyed, hold func(i int) *driver.Hold) []any {
 		h := hold(i)
 		tokens[at], nonces[at], generations[at] = int64(h.Token), h.Nonce, int32(h.Generation)
 	}
-	return []any{part.hashes, tokens, nonces, generations}
+	return []any{part.places, tokens, nonces, generations}
 }
 
 // completeArgs are the parameters of sqlComplete.
@@ -110,9 +110,9 @@ func completeArgs(part keyed, f func(i int) *driver.Finish, was driver.State, mu
 }
 
 // completeOneArgs are the parameters of sqlCompleteOne, for a record that is IN_PROGRESS.
-func completeOneArgs(hash [16]byte, f *driver.Finish, wait time.Duration) []any {
+func completeOneArgs(place []byte, f *driver.Finish, wait time.Duration) []any {
 	return []any{
-		uuid(hash), int64(f.Hold.Token), uuid(f.Hold.Nonce), int32(f.Hold.Generation), micros(f.Keep), bytesOrNull(f.Result),
+		place, int64(f.Hold.Token), uuid(f.Hold.Nonce), int32(f.Hold.Generation), micros(f.Keep), bytesOrNull(f.Result),
 		bytesOrNull(f.Reason), int16(driver.InProgress), millis(wait),
 	}
 }
@@ -131,13 +131,13 @@ func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string
 	}
 	applied := make([]bool, len(part.index))
 	err := db.ask(ctx, what, func(rows pgx.Rows) error {
-		var hash [16]byte
+		var place []byte
 		near := 0
 		for rows.Next() {
-			if err := rows.Scan(&hash); err != nil {
+			if err := rows.Scan(&place); err != nil {
 				return err
 			}
-			at := part.find(hash, near)
+			at := part.find(place, near)
 			if at == len(part.index) {
 				return fmt.Errorf("%w: an item that was not sent", errClient)
 			}

@@ -64,8 +64,8 @@ var attacks = [][]string{
 	{"INSERT INTO mine VALUES (wipe())"},
 	{"DELETE FROM records"}, {"UPDATE records SET state = 3"},
 	{"INSERT INTO trap VALUES (1)"}, {"INSERT INTO late VALUES (1)"}, {"INSERT INTO ruled VALUES (1)"},
-	{"SELECT semel_unclaim(array_agg(hash), array_agg(token), array_agg(nonce)) FROM semel_record WHERE encode(key, 'escape') LIKE 'bystander%'"},
-	{"SELECT semel_complete_one(hash, token, nonce, generation, 1, NULL, NULL, 1::smallint, 0) FROM semel_record WHERE encode(key, 'escape') LIKE 'bystander%'"},
+	{"SELECT semel_unclaim(array_agg(place), array_agg(token), array_agg(nonce)) FROM semel_record WHERE encode(place, 'escape') LIKE '%bystander%'"},
+	{"SELECT semel_complete_one(place, token, nonce, 1, 1, NULL, NULL, 1::smallint, 0) FROM semel_record WHERE encode(place, 'escape') LIKE '%bystander%'"},
 	{"SET LOCAL session_replication_role = replica", "DELETE FROM semel_record"},
 	{"SELECT set_config('search_path', '{schema}, pg_catalog', true)", "DELETE FROM semel_record"},
 	{"DO $$ BEGIN SET LOCAL track_counts = off; END $$", "ALTER TABLE semel_record DISABLE TRIGGER ALL"},
@@ -78,7 +78,7 @@ var attacks = [][]string{
 	{"CREATE TRIGGER x BEFORE UPDATE ON semel_record FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"},
 	{"CREATE RULE x AS ON UPDATE TO semel_record DO INSTEAD NOTHING"},
 	{"CREATE UNIQUE INDEX x ON semel_record (state)"},
-	{"CREATE TABLE fk (h uuid REFERENCES semel_record)"},
+	{"CREATE TABLE fk (p bytea REFERENCES semel_record)"},
 	{"ALTER TABLE semel_record ENABLE ROW LEVEL SECURITY"},
 	{"CREATE OR REPLACE FUNCTION semel_guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$", "DELETE FROM semel_record"},
 	{"DROP FUNCTION semel_keep"}, {"ALTER FUNCTION semel_keep COST 7"}, {"ALTER FUNCTION semel_keep RENAME TO kept"},
@@ -138,7 +138,7 @@ func standing(t *testing.T, db *DB) (out string) {
 		(SELECT string_agg(tgrelid::regclass || tgname || tgenabled::text, ',' ORDER BY tgrelid, tgname) FROM pg_trigger
 			WHERE tgname = 'semel_guard' AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)),
 		(SELECT string_agg(p.oid::text || p.prosrc || p.procost::text, ',' ORDER BY p.oid) FROM pg_proc p WHERE pronamespace = $1::regnamespace),
-		(SELECT string_agg(r::text, ',') FROM semel_record r WHERE encode(key, 'escape') LIKE 'bystander%'))`, db.info.place).Scan(&out)
+		(SELECT string_agg(r::text, ',') FROM semel_record r WHERE encode(place, 'escape') LIKE '%bystander%'))`, db.info.place).Scan(&out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,11 +51,10 @@ func TestPlansOutliveAnEmptyTable(t *testing.T) {
 	for i := range 8 {
 		use(i)
 	}
-	execSQL(t, db, `INSERT INTO semel_record (hash, token, nonce, lease, lease_until, created_at, updated_at, retain_until, state,
-		takeover, consumer, tenant, key) SELECT md5(g::text)::uuid, 0, md5(g::text)::uuid, 1, now(), now(), now(),
-		now() + interval '1 day', 3, 0, '', '', '' FROM generate_series(1, 20000) g`)
-	execSQL(t, db, `INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at)
-		SELECT md5(g::text)::uuid, 0, '', '', 1, 3, false, 0, 0, md5(g::text)::uuid, now() FROM generate_series(1, 20000) g`)
+	execSQL(t, db, `INSERT INTO semel_record (place, token, nonce, created_at, updated_at, retain_until, state, consumer)
+		SELECT decode(md5(g::text), 'hex'), 0, md5(g::text)::uuid, now(), now(), now() + interval '1 day', 3, '' FROM generate_series(1, 20000) g`)
+	execSQL(t, db, `INSERT INTO semel_step (place, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at)
+		SELECT decode(md5(g::text), 'hex'), 0, '', '', 1, 3, false, 0, 0, md5(g::text)::uuid, now() FROM generate_series(1, 20000) g`)
 	// Backends report their counts once in a second at most, those of one table together.
 	scans := func(least int) (seq, idx int) {
 		for end := time.Now().Add(time.Minute); idx < least && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -11,60 +12,59 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// hashOf is the hash of a key as it is stored, a uuid: half of its SHA-256. The raw key is compared too (I12): a collision
-// is an error, not a lost message.
-func hashOf(k *driver.Key) [16]byte { return rowstore.HashOf(k) }
+// placeOf is the place of a key's record.
+func placeOf(k *driver.Key) []byte { return []byte(rowstore.PlaceOf(k)) }
 
-// keyed is items of a call in the order of their hashes, which is the order in which every statement locks records.
+// restOf is what the record stores of a key beside its place and its consumer.
+func restOf(place []byte, k *driver.Key) []byte { return rowstore.Place(place).Rest(k) }
+
+// keyed is items of a call in the order of their places, which is the order in which every statement locks records.
 type keyed struct {
-	hashes uuids
+	places bytess
 	index  []int // of the item in the call
 }
 
 // sortKeys makes the order of n items.
 func sortKeys(n int, key func(i int) *driver.Key) keyed {
 	type entry struct {
-		hash [16]byte
-		i    int
+		place []byte
+		i     int
 	}
 	all := make([]entry, n)
 	for i := range all {
-		all[i] = entry{hashOf(key(i)), i}
+		all[i] = entry{placeOf(key(i)), i}
 	}
 	slices.SortFunc(all, func(a, b entry) int {
-		if c := bytes.Compare(a.hash[:], b.hash[:]); c != 0 {
-			return c
-		}
-		return a.i - b.i
+		return cmp.Or(bytes.Compare(a.place, b.place), a.i-b.i)
 	})
-	k := keyed{hashes: make(uuids, n), index: make([]int, n)}
+	k := keyed{places: make(bytess, n), index: make([]int, n)}
 	for at, e := range all {
-		k.hashes[at], k.index[at] = e.hash, e.i
+		k.places[at], k.index[at] = e.place, e.i
 	}
 	return k
 }
 
 func (k *keyed) add(key *driver.Key, i int) {
-	k.hashes, k.index = append(k.hashes, hashOf(key)), append(k.index, i)
+	k.places, k.index = append(k.places, placeOf(key)), append(k.index, i)
 }
 
-// find returns the place of a hash, len when it is missing. near is where to look first, because results come in order.
-func (k *keyed) find(hash [16]byte, near int) int {
-	if near < len(k.hashes) && k.hashes[near] == hash {
+// find returns which item has a place, len when none has. near is where to look first, because results come in order.
+func (k *keyed) find(place []byte, near int) int {
+	if near < len(k.places) && bytes.Equal(k.places[near], place) {
 		return near
 	}
-	at, ok := slices.BinarySearchFunc(k.hashes, hash, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	at, ok := slices.BinarySearchFunc(k.places, place, bytes.Compare)
 	if !ok {
-		return len(k.hashes)
+		return len(k.places)
 	}
 	return at
 }
 
-// only returns the items at some places.
-func (k *keyed) only(places []int) keyed {
-	part := keyed{hashes: make(uuids, len(places)), index: make([]int, len(places))}
-	for i, at := range places {
-		part.hashes[i], part.index[i] = k.hashes[at], k.index[at]
+// only returns some of the items.
+func (k *keyed) only(which []int) keyed {
+	part := keyed{places: make(bytess, len(which)), index: make([]int, len(which))}
+	for i, at := range which {
+		part.places[i], part.index[i] = k.places[at], k.index[at]
 	}
 	return part
 }
@@ -87,12 +87,12 @@ func (k keyed) and(other keyed) keyed {
 	if len(other.index) == 0 {
 		return k
 	}
-	all := keyed{slices.Concat(k.hashes, other.hashes), slices.Concat(k.index, other.index)}
+	all := keyed{slices.Concat(k.places, other.places), slices.Concat(k.index, other.index)}
 	order := make([]int, len(all.index))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(all.hashes[a][:], all.hashes[b][:]) })
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(all.places[a], all.places[b]) })
 	return all.only(order)
 }
 
@@ -100,16 +100,16 @@ func (k keyed) and(other keyed) keyed {
 func (k keyed) layers() (parts []keyed) {
 	for {
 		var first, rest []int
-		for at := range k.hashes {
-			if at > 0 && k.hashes[at] == k.hashes[at-1] {
+		for at := range k.places {
+			if at > 0 && bytes.Equal(k.places[at], k.places[at-1]) {
 				rest = append(rest, at)
 			}
 		}
 		if len(rest) == 0 {
 			return append(parts, k)
 		}
-		for at := range k.hashes {
-			if at == 0 || k.hashes[at] != k.hashes[at-1] {
+		for at := range k.places {
+			if at == 0 || !bytes.Equal(k.places[at], k.places[at-1]) {
 				first = append(first, at)
 			}
 		}
@@ -127,12 +127,12 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 	for at, i := range k.index {
 		n := size(i)
 		if at > from && sum+n > flushBytes {
-			parts = append(parts, keyed{k.hashes[from:at], k.index[from:at]})
+			parts = append(parts, keyed{k.places[from:at], k.index[from:at]})
 			from, sum = at, 0
 		}
 		sum += n
 	}
-	return append(parts, keyed{k.hashes[from:], k.index[from:]})
+	return append(parts, keyed{k.places[from:], k.index[from:]})
 }
 
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
@@ -171,10 +171,13 @@ func (p *packed) next() []byte {
 }
 
 // int returns 0 for NULL.
-func (p *packed) int() int64 {
+func (p *packed) int() int64 { return p.or(0) }
+
+// or returns a number, that of the caller for NULL.
+func (p *packed) or(null int64) int64 {
 	f := p.next()
 	if f == nil {
-		return 0
+		return null
 	}
 	switch len(f) {
 	case 8:
@@ -189,10 +192,11 @@ func (p *packed) int() int64 {
 	}
 }
 
+// flag returns false for NULL.
 func (p *packed) flag() bool {
 	f := p.next()
-	p.bad = p.bad || len(f) != 1
-	return !p.bad && f[0] != 0
+	p.bad = p.bad || len(f) > 1
+	return len(f) == 1 && f[0] != 0
 }
 
 // time returns the zero time for NULL.
@@ -214,30 +218,64 @@ func readRecord(b []byte) (r driver.Record, err error) {
 		return r, errPacked
 	}
 	p := &packed{b: slices.Clone(b[4:])}
-	r.Token, r.State, r.Generation = uint64(p.int()), driver.State(p.int()), uint32(p.int())
+	place, rest, consumer := p.next(), p.next(), p.next()
+	r.Token, r.State, r.Generation = uint64(p.int()), driver.State(p.int()), uint32(p.or(1))
 	if nonce := p.next(); nonce != nil {
 		p.bad = p.bad || copy(r.Nonce[:], nonce) != len(r.Nonce)
 	}
-	r.LeaseUntil, r.Lease = p.time(), time.Duration(p.int())*time.Microsecond
+	r.LeaseUntil = p.time()
+	lease := p.or(-1)
 	r.Beat, r.Takeover, r.Unknown = uint32(p.int()), driver.Takeover(p.int()), p.flag()
 	r.UpdatedAt, r.CompletedAt, r.RetainUntil = p.time(), p.time(), p.time()
 	r.Result, r.Reason = p.next(), string(p.next())
-	r.Key = driver.Key{Consumer: string(p.next()), Tenant: string(p.next()), Raw: string(p.next())}
 	r.Fingerprint, r.BodyDigest = driver.Fingerprint(p.next()), driver.BodyDigest(p.int())
 	r.Epoch, r.Spent = uint32(p.int()), p.flag()
-	r.Attempt, r.Failures, r.Takeovers = int(p.int()), int(p.int()), int(p.int())
+	r.Attempt, r.Failures, r.Takeovers = int(p.or(-1)), int(p.int()), int(p.int())
 	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
 	r.RetryAt, r.CreatedAt = p.time(), p.time()
-	r.Deliveries, err = rowstore.ReadDeliveries(p.next())
+	deliveries, err := rowstore.ReadDeliveries(p.next())
 	r.Ended = driver.State(p.int())
 	watermark := p.next()
 	if err != nil || p.bad || r.State == driver.Absent || r.State > driver.Expired {
-		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
+		return r, fmt.Errorf("record %q: %w", place, errPacked)
+	}
+	if r.Key, err = rowstore.Place(place).Key(string(consumer), rest); err != nil {
+		return r, fmt.Errorf("record %q: %w", place, err)
+	}
+	for _, id := range deliveries {
+		r.Deliveries = append(r.Deliveries, cmp.Or(id, r.Key.Raw))
+	}
+	if r.Lease = time.Duration(max(lease, 0)) * time.Microsecond; lease < 0 && !r.LeaseUntil.IsZero() {
+		r.Lease = r.LeaseUntil.Sub(r.UpdatedAt)
+	}
+	if r.Attempt < 0 && r.State != driver.Expired {
+		r.Attempt = 1
+	}
+	r.Attempt = max(r.Attempt, 0)
+	if r.State == driver.Completed && r.CompletedAt.IsZero() {
+		r.CompletedAt = r.UpdatedAt
 	}
 	if r.Watermark, err = driver.ParseWatermark(watermark); err != nil {
 		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
 	return r, err
+}
+
+// packDeliveries is rowstore.PackDeliveries, with no bytes for an id that is the key, as the first one mostly is.
+func packDeliveries(k *driver.Key, ids ...string) []byte {
+	if len(ids) == 0 || ids[0] == "" {
+		return nil
+	}
+	own := slices.Index(ids, k.Raw)
+	switch {
+	case own < 0:
+		return rowstore.PackDeliveries(ids...)
+	case len(ids) == 1:
+		return []byte{0}
+	}
+	ids = slices.Clone(ids)
+	ids[own] = ""
+	return rowstore.PackDeliveries(ids...)
 }
 
 // bytesOrNull stores empty bytes as NULL.
@@ -261,7 +299,7 @@ func micros(d time.Duration) int64 {
 const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
   $20, $21, $22, $23, $24, $25, $26)`
 
-// store adds the statement that writes back locked records, in the order of their hashes.
+// store adds the statement that writes back locked records, in the order of their places.
 func (p *pipeline) store(rs []driver.Record) {
 	for sum, at := 0, 0; at < len(rs); at++ {
 		if sum += len(rs[at].Result); sum > flushBytes && at > 0 {
@@ -278,7 +316,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		return
 	}
 	var (
-		hashes, nonces                       = make(uuids, n), make(uuids, n)
+		places, nonces                       = make(bytess, n), make(uuids, n)
 		tokens, leases                       = make(int64s, n), make(int64s, n)
 		leaseUntils, updated, completed      = make(stamps, n), make(stamps, n), make(stamps, n)
 		retries, retains                     = make(stamps, n), make(stamps, n)
@@ -291,18 +329,18 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 	)
 	for i := range rs {
 		r := &rs[i]
-		hashes[i], tokens[i], nonces[i] = hashOf(&r.Key), int64(r.Token), r.Nonce
+		places[i], tokens[i], nonces[i] = placeOf(&r.Key), int64(r.Token), r.Nonce
 		leases[i], leaseUntils[i], updated[i], completed[i] = micros(r.Lease), r.LeaseUntil, r.UpdatedAt, r.CompletedAt
 		retries[i], retains[i], generations[i], epochs[i] = r.RetryAt, r.RetainUntil, int32(r.Generation), int32(r.Epoch)
 		beats[i], attempts[i], failures[i], taken[i] = int32(r.Beat), int32(r.Attempt), int32(r.Failures), int32(r.Takeovers)
 		uncertain[i], states[i], takeovers[i] = int32(r.Uncertainty), int16(r.State), int16(r.Takeover)
 		endings[i] = int16(r.Ended)
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
-		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), rowstore.PackDeliveries(r.Deliveries...)
+		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(&r.Key, r.Deliveries...)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
 		watermarks[i], digests[i] = driver.AppendWatermark(nil, &r.Watermark), int64(r.BodyDigest)
 	}
-	p.exec("write records", sqlStore, hashes, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
+	p.exec("write records", sqlStore, places, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
 		generations, epochs, beats, attempts, failures, taken, uncertain, states, takeovers, flags, fingerprints, deliveries,
 		results, reasons, watermarks, digests, endings)
 }

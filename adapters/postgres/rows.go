@@ -145,30 +145,30 @@ func (x *rowTx) commit() error {
 	return err
 }
 
-// sqlLockRecords locks records. 1 hashes 2 leave out locked ones 3 wait. See semel_lock.
+// sqlLockRecords locks records. 1 places 2 leave out locked ones 3 wait. See semel_lock.
 const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
 
-// Lock locks records. They come in the order of their hashes.
+// Lock locks records. They come in the order of their places.
 func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked, error) {
-	hashes, out, skip := make(uuids, len(keys)), make([]rowstore.Locked, len(keys)), mode == rowstore.Skip
+	places, out, skip := make(bytess, len(keys)), make([]rowstore.Locked, len(keys)), mode == rowstore.Skip
 	for i := range keys {
-		hashes[i] = keys[i].Hash
+		places[i] = []byte(keys[i].Place)
 		if skip {
 			out[i].Err = rowstore.ErrLocked // or there is none
 		}
 	}
 	read := func(rows pgx.Rows) error {
 		var (
-			hash  [16]byte
+			place []byte
 			found []byte
 			drawn int64
 		)
 		for at := 0; rows.Next(); at++ {
 			var l rowstore.Locked
-			if err := rows.Scan(&hash, &found, &l.Now, &drawn); err != nil {
+			if err := rows.Scan(&place, &found, &l.Now, &drawn); err != nil {
 				return err
 			}
-			for at < len(keys) && keys[at].Hash != hash {
+			for at < len(keys) && string(keys[at].Place) != string(place) {
 				at++
 			}
 			if at == len(keys) {
@@ -186,7 +186,7 @@ func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked,
 		return rows.Err()
 	}
 	x.flush()
-	x.p.query("lock records", read, sqlLockRecords, hashes, skip, millis(x.db.o.LockWait))
+	x.p.query("lock records", read, sqlLockRecords, places, skip, millis(x.db.o.LockWait))
 	return out, x.send()
 }
 
@@ -200,7 +200,7 @@ func (x *rowTx) Put(_ *rowstore.Locked, after *driver.Record) error {
 func (x *rowTx) Drop(l *rowstore.Locked) error {
 	if l.Record.State != driver.Absent {
 		x.flush()
-		x.p.exec("erase a record", "SELECT semel_erase($1)", uuid(hashOf(&l.Record.Key)))
+		x.p.exec("erase a record", "SELECT semel_erase($1)", placeOf(&l.Record.Key))
 	}
 	return nil
 }
@@ -300,8 +300,8 @@ func columns(args []any) []any {
 			out[i] = []byte(v)
 		case rowstore.Text:
 			out[i] = bytesOrNull(v)
-		case rowstore.Hash:
-			out[i] = uuid(v)
+		case rowstore.Place:
+			out[i] = []byte(v)
 		case driver.Nonce:
 			out[i] = uuid(v)
 		case rowstore.Name:

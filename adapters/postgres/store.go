@@ -49,7 +49,7 @@ var (
 	_ driver.Historian       = (*Store)(nil)
 )
 
-// sqlStepPlain does one write of a run that goes forward. 1 hash 2 token 3 nonce 4 generation 5 epoch 6 version 7 kind
+// sqlStepPlain does one write of a run that goes forward. 1 place 2 token 3 nonce 4 generation 5 epoch 6 version 7 kind
 // 8 name 9 undo 10 result 11 wait. See semel_journal_step.
 const sqlStepPlain = "SELECT semel_journal_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
@@ -72,16 +72,16 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		return s.slowPath.WriteSteps(ctx, h, w...)
 	}
 	var err error
-	if hash := hashOf(&h.Key); len(w) == 1 && w[0].Effects == nil {
+	if place := placeOf(&h.Key); len(w) == 1 && w[0].Effects == nil {
 		none := func(rows pgx.Rows) error { rows.Close(); return rows.Err() }
-		err = s.db.ask(ctx, "write a step", none, sqlStepPlain, s.db.stepArgs(hash, &h, &w[0])...)
+		err = s.db.ask(ctx, "write a step", none, sqlStepPlain, s.db.stepArgs(place, &h, &w[0])...)
 	} else {
 		err = rows{s.db}.try(ctx, false, func(x *rowTx) error {
 			x.p.beginLong(s.db)
 			for i := range w {
-				x.p.exec("write a step", sqlStepPlain, s.db.stepArgs(hash, &h, &w[i])...)
+				x.p.exec("write a step", sqlStepPlain, s.db.stepArgs(place, &h, &w[i])...)
 			}
-			return x.Works(works, places(works))
+			return x.Works(works, indexes(works))
 		})
 	}
 	switch {
@@ -118,18 +118,18 @@ func isForward(w []driver.StepWrite) bool {
 	return len(w) > 0
 }
 
-func (db *DB) stepArgs(hash [16]byte, h *driver.Hold, w *driver.StepWrite) []any {
+func (db *DB) stepArgs(place []byte, h *driver.Hold, w *driver.StepWrite) []any {
 	undo, result := w.Undo && w.Kind == driver.RegisterStep, []byte(nil)
 	if w.Kind == driver.FinishStep {
 		result = bytesOrNull(w.Result)
 	}
 	return []any{
-		uuid(hash), int64(h.Token), uuid(h.Nonce), int32(h.Generation), int32(h.Epoch), []byte(h.Version),
+		place, int64(h.Token), uuid(h.Nonce), int32(h.Generation), int32(h.Epoch), []byte(h.Version),
 		int16(w.Kind), []byte(w.Name), undo, result, millis(db.o.LockWait),
 	}
 }
 
-// sqlDuplicatesAdd adds duplicates. 1 hashes 2 times 3 message ids 4 workers 5 queues 6 delivery counts 7 decisions 8 causes
+// sqlDuplicatesAdd adds duplicates. 1 places 2 times 3 message ids 4 workers 5 queues 6 delivery counts 7 decisions 8 causes
 // 9 how many of each key are kept
 const sqlDuplicatesAdd = "SELECT semel_add_duplicates($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
@@ -137,19 +137,18 @@ const sqlDuplicatesAdd = "SELECT semel_add_duplicates($1, $2, $3, $4, $5, $6, $7
 // lock. See [driver.DuplicateLog].
 func (s *Store) AddDuplicates(ctx context.Context, ds ...driver.Duplicate) error {
 	var (
-		hashes                                  uuids
-		ats                                     stamps
-		ids, workers, queues, decisions, causes bytess
-		counts                                  int32s
+		places, ids, workers, queues, decisions, causes bytess
+		ats                                             stamps
+		counts                                          int32s
 	)
 	for i := range ds {
 		d := &ds[i]
-		hashes, ats, counts = append(hashes, hashOf(&d.Key)), append(ats, d.At), append(counts, int32(d.Count))
+		places, ats, counts = append(places, placeOf(&d.Key)), append(ats, d.At), append(counts, int32(d.Count))
 		ids, workers, queues = append(ids, []byte(d.MessageID)), append(workers, []byte(d.Worker)), append(queues, []byte(d.Queue))
 		decisions, causes = append(decisions, []byte(d.Decision)), append(causes, []byte(d.Cause))
 	}
 	err := s.db.with(ctx, func(conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, sqlDuplicatesAdd, hashes, ats, ids, workers, queues, counts, decisions, causes,
+		_, err := conn.Exec(ctx, sqlDuplicatesAdd, places, ats, ids, workers, queues, counts, decisions, causes,
 			int32(driver.MaxDuplicates))
 		return err
 	})

@@ -13,9 +13,9 @@ func TestSweepOfManySteps(t *testing.T) {
 	s := db.Store()
 	gs := mustClaim(t, s, claimsOf(testKeys("purged-%d", 4), long)...)
 	for _, g := range gs {
-		execSQL(t, db, `INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at)
+		execSQL(t, db, `INSERT INTO semel_step (place, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at)
 			SELECT $1, 0, '', g::text::bytea, g, 3, false, 0, $2, $3, now() FROM generate_series(1, 3000) g`,
-			uuid(hashOf(&g.Hold.Key)), int64(g.Hold.Token), uuid(g.Hold.Nonce))
+			placeOf(&g.Hold.Key), int64(g.Hold.Token), uuid(g.Hold.Nonce))
 	}
 	stays := mustClaim(t, s, claimOf(driver.Key{Raw: "stays"}, long))[0]
 	if o, err := s.WriteSteps(t.Context(), stays.Hold, driver.StepWrite{Kind: driver.RegisterStep, Name: "a"}); err != nil || o != driver.Applied {

@@ -18,7 +18,7 @@ import (
 const (
 	// sqlOpen opens a transaction for handlers. 1 idle time in milliseconds 2 sealed. See semel_lend.
 	sqlOpen = "SELECT semel_lend($1, $2)"
-	// sqlUnclaim takes claims back. 1 hashes 2 tokens 3 nonces. See semel_unclaim.
+	// sqlUnclaim takes claims back. 1 places 2 tokens 3 nonces. See semel_unclaim.
 	sqlUnclaim = "SELECT semel_unclaim($1, $2, $3)"
 )
 
@@ -174,11 +174,11 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		return rows.Err()
 	}, sqlOpen, millis(o.s.db.o.MaxTx), keep > 0)
 	newLimits(o.s.db, 0, o.s.db.o.LockWait).add(p) // a handler that is blocked blocks the others
-	var places []int
+	var known []int
 	if len(part.index) > 0 {
 		sql, args := claimQuery(part, o.c, arg, o.s.db.o.LockWait)
 		p.query("claim", func(rows pgx.Rows) (err error) {
-			places, x.at, err = readClaims(rows, part, o.c, o.out, func(r driver.Record) {
+			known, x.at, err = readClaims(rows, part, o.c, o.out, func(r driver.Record) {
 				x.held.Add(nil, r)
 			})
 			return err
@@ -188,7 +188,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		return x, old, err // x, not nil: the deferred function ends it
 	}
 	x.tx, x.began = p.tx, time.Now()
-	return x, part.only(places).and(later), nil
+	return x, part.only(known).and(later), nil
 }
 
 // known decides claims on existing records under their locks. Records that others have locked are Busy. again: a record
@@ -236,11 +236,11 @@ func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error)
 		return free, nil
 	}
 	half := len(part.index) / 2
-	a, err := o.probe(ctx, keyed{part.hashes[:half], part.index[:half]})
+	a, err := o.probe(ctx, keyed{part.places[:half], part.index[:half]})
 	if err != nil {
 		return free, err
 	}
-	b, err := o.probe(ctx, keyed{part.hashes[half:], part.index[half:]})
+	b, err := o.probe(ctx, keyed{part.places[half:], part.index[half:]})
 	return a.and(b), err
 }
 

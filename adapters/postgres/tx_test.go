@@ -164,7 +164,7 @@ func TestHandlersCannotEndTheTransaction(t *testing.T) {
 				}
 			}
 			var effects, records int
-			if err := db.pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM semel_record WHERE state = 3 AND key <> 'learn')").
+			if err := db.pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM semel_records WHERE state = 'COMPLETED' AND key <> 'learn')").
 				Scan(&effects, &records); err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	if err := x.recall(w); err != nil {
 		return err
 	}
-	all, p := places(w), &pipeline{}
+	all, p := indexes(w), &pipeline{}
 	p.exec("look whether the transaction is open", x.s.db.sqlTake(), x.id, millis(x.s.db.o.MaxTx), x.s.db.info.names, x.s.db.info.values)
 	if err := x.addRecords(p, w, works); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 				stored = append(stored, *h.Before)
 				continue
 			}
-			back.hashes = append(back.hashes, hashOf(&h.After.Key))
+			back.places = append(back.places, placeOf(&h.After.Key))
 			tokens, nonces = append(tokens, int64(h.After.Token)), append(nonces, h.After.Nonce)
 			continue
 		}
@@ -114,8 +114,8 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 		}
 	}
 	finish := func(i int) *driver.Finish { return &w[i].Finish }
-	if len(back.hashes) > 0 {
-		p.exec("take claims back", sqlUnclaim, back.hashes, tokens, nonces)
+	if len(back.places) > 0 {
+		p.exec("take claims back", sqlUnclaim, back.places, tokens, nonces)
 	}
 	p.store(stored)
 	p.complete(plain, finish, driver.InProgress, x.s.db.o.LockWait)
@@ -135,7 +135,7 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 		return err
 	}
 	culprit := -1
-	if some := slices.DeleteFunc(places(w), func(i int) bool { return len(statements(&w[i])) == 0 }); len(some) == 1 {
+	if some := slices.DeleteFunc(indexes(w), func(i int) bool { return len(statements(&w[i])) == 0 }); len(some) == 1 {
 		culprit = some[0]
 	}
 	if len(w) == 1 {
@@ -144,8 +144,8 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 	return &driver.ItemError{Index: culprit, Err: err}
 }
 
-// places are those of all works.
-func places(w []driver.Work) []int {
+// indexes are those of all works.
+func indexes(w []driver.Work) []int {
 	all := make([]int, len(w))
 	for i := range all {
 		all[i] = i

@@ -69,7 +69,7 @@ func TestFM82_RecordUnreadableMeanwhile(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
 	ws := worksFor(t, s, "k", 3)
-	execSQL(t, db, `UPDATE semel_record SET watermark = '\x0300' WHERE key = 'k-1'`)
+	execSQL(t, db, `UPDATE semel_record SET watermark = '\x0300' WHERE substring(place FROM 8) = 'k-1'`)
 	for i := range ws { // not the plain way, which does not read records
 		ws[i].Finish.Final = driver.Release
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -36,6 +37,14 @@ func TestViewsForPeople(t *testing.T) {
 	if _, err := s.Finish(ctx, f); err != nil {
 		t.Fatal(err)
 	}
+	large := driver.Key{Consumer: "shop", Tenant: strings.Repeat("t", 200), Raw: strings.Repeat("k", 200)}
+	held := mustClaim(t, s, claimOf(large, long))[0].Hold
+	if o, err := s.WriteSteps(ctx, held, driver.StepWrite{Kind: driver.FinishStep, Name: "charge"}); err != nil || o != driver.Applied {
+		t.Fatal(o, err)
+	}
+	if err := s.AddDuplicates(ctx, driver.Duplicate{Key: large, At: time.Now(), MessageID: "m"}, driver.Duplicate{Key: k, At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
 	for i, m := range []driver.Message{
 		{ID: "taken", Body: []byte(strange)}, {ID: strange, Group: "g", Body: []byte("x"), Headers: map[string]string{"h": "1"}},
 		{ID: "second", Group: "g"}, {ID: "later", Delay: long},
@@ -57,7 +66,13 @@ func TestViewsForPeople(t *testing.T) {
 	for _, x := range []struct{ sql, want string }{
 		{"SELECT consumer, tenant, key, state, result FROM semel_records WHERE state = 'COMPLETED'",
 			"[shop " + escaped + " " + escaped + " COMPLETED " + escaped + "]"},
-		{"SELECT key, state, takeover FROM semel_records WHERE state <> 'COMPLETED'", "[running IN_PROGRESS resume]"},
+		{"SELECT key, state, takeover FROM semel_records WHERE key = 'running'", "[running IN_PROGRESS resume]"},
+		{"SELECT tenant, key, name, state FROM semel_steps", "[" + large.Tenant + " " + large.Raw + " charge DONE]"},
+		{"SELECT tenant, key, message, nr FROM semel_duplicates ORDER BY message",
+			"[" + escaped + " " + escaped + "  1 " + large.Tenant + " " + large.Raw + " m 1]"},
+		{"SELECT tenant, key, completed_at FROM semel_records WHERE length(tenant) = 200", "[" + large.Tenant + " " + large.Raw + " <nil>]"},
+		{"SELECT completed_at = updated_at, attempt, failures, unknown, generation, epoch FROM semel_records WHERE state = 'COMPLETED'",
+			"[true 1 0 false 1 0]"},
 		{"SELECT queue, id, state, body FROM semel_messages ORDER BY pos",
 			"[orders taken in flight " + escaped + " orders " + escaped + " ready x orders second waits for its group  orders later delayed ]"},
 		{"SELECT headers FROM semel_messages WHERE headers IS NOT NULL", `[{"h":"1"}]`},
@@ -69,7 +84,7 @@ func TestViewsForPeople(t *testing.T) {
 			t.Errorf("%s:\n%s, wanted\n%s", x.sql, got, x.want)
 		}
 	}
-	for view, n := range map[string]int{"records": 2, "messages": 4, "dead_letters": 1} {
+	for view, n := range map[string]int{"records": 3, "steps": 1, "duplicates": 2, "messages": 4, "dead_letters": 1} {
 		if rows := look("SELECT * FROM semel_" + view); len(rows) != n {
 			t.Errorf("%s has %d rows, wanted %d", view, len(rows), n)
 		}

@@ -12,37 +12,48 @@ INSERT INTO semel_schema (one, version) VALUES (1, 1);
 CREATE SEQUENCE semel_token AS bigint CACHE 1;
 
 -- One idempotency record per key, for all modes. Nothing that changes when an attempt ends is indexed, so that the end
--- of an attempt stays in its page (HOT); fillfactor leaves the room for it. What an EXPIRED record has no use for is NULL.
+-- of an attempt stays in its page (HOT).
+--
+-- A column that has the value of nearly all records is NULL, which takes no room: semel_row and the program know the value.
+-- Columns are in the order of their alignment. A record of a key of 16 bytes that was completed at the first attempt takes
+-- 132 bytes, and 41 in the index.
+--
+-- fillfactor leaves room in the page for the end of the attempt. 200,000 ordered keys, 1000 at a time in progress, and VACUUM
+-- after each 20,000, take this room, and this much WAL from claim to completion:
+--   fillfactor       50     60     70     90    100
+--   HOT updates    100%    78%    62%    20%     0%
+--   bytes a record  314    271    266    242    229
+--   bytes of WAL    426    474    518    607    647
+-- 50: what is written counts for more than what is stored, and the index has one entry for each record, not two.
 CREATE TABLE semel_record (
-  hash         uuid        PRIMARY KEY,              -- first 16 bytes of the SHA-256 of consumer, tenant and key
   token        bigint      NOT NULL,                 -- of the latest attempt: the fence
-  nonce        uuid,                                 -- who owns the latest attempt; NULL: EXPIRED
-  lease        bigint,                               -- the lease that was asked for, in microseconds
-  lease_until  timestamptz,
   created_at   timestamptz NOT NULL,
   updated_at   timestamptz NOT NULL,
-  completed_at timestamptz,
-  retry_at     timestamptz,
-  body_digest  bigint      DEFAULT 0,                -- of the body of the latest run's message (driver.BodyDigest); 0: not known
+  lease_until  timestamptz,                          -- NULL once it does not matter: COMPLETED, EXPIRED
   retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: the end of the long-term period
-  generation   int         NOT NULL DEFAULT 1,       -- raised by a redrive
-  epoch        int         NOT NULL DEFAULT 0,       -- deliberate re-runs of a completed key
-  beat         int         DEFAULT 0,                -- extensions of the lease
-  attempt      int         DEFAULT 1,                -- runs in this generation
-  failures     int         DEFAULT 0,                -- recorded failed runs in this generation
-  takeovers    int         DEFAULT 0,                -- expired runs in a row
-  uncertainty  int         NOT NULL DEFAULT 0,       -- moments when nobody could know the outcome
+  body_digest  bigint,                               -- of the body of the latest run's message (driver.BodyDigest); NULL: not known
+  lease        bigint,                               -- the lease that was asked for, in microseconds; NULL: lease_until - updated_at
+  completed_at timestamptz,                          -- NULL in a COMPLETED record: updated_at
+  retry_at     timestamptz,
+  nonce        uuid,                                 -- who owns the latest attempt; NULL: EXPIRED
+  generation   int,                                  -- raised by a redrive; NULL: 1
+  epoch        int,                                  -- deliberate re-runs of a completed key; NULL: 0, as in all that follow
+  beat         int,                                  -- extensions of the lease
+  attempt      int,                                  -- runs in this generation; NULL: 1, and 0 in an EXPIRED record
+  failures     int,                                  -- recorded failed runs in this generation
+  takeovers    int,                                  -- expired runs in a row
+  uncertainty  int,                                  -- moments when nobody could know the outcome
   state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  takeover     smallint,                             -- 0 resume 1 probe 2 once
   ended        smallint,                             -- the state before an EXPIRED record expired; NULL in every other state
-  takeover     smallint    NOT NULL,                 -- 0 resume 1 probe 2 once
-  unknown      boolean     NOT NULL DEFAULT false,   -- an earlier run may have had its effect
-  spent        boolean     NOT NULL DEFAULT false,   -- the nonce was released
-  disposed     boolean     NOT NULL DEFAULT false,   -- a person discarded the dead letter
+  unknown      boolean,                              -- an earlier run may have had its effect; NULL: false, as in all that follow
+  spent        boolean,                              -- the nonce was released
+  disposed     boolean,                              -- a person discarded the dead letter
+  place        bytea       PRIMARY KEY,              -- in the order of keys (rowstore.PlaceOf): 6 bytes of the consumer, tenant and key
   consumer     bytea       NOT NULL,                 -- bytes as they came: keys are compared byte by byte
-  tenant       bytea       NOT NULL,
-  key          bytea       NOT NULL,
+  rest         bytea,                                -- tenant and key, if they are too long to be in the place (rowstore.Place.Rest)
   fingerprint  bytea,
-  deliveries   bytea,                                -- ids of deliveries that acquired the key, each after its length
+  deliveries   bytea,                                -- ids of deliveries that acquired the key, each after its length; empty: the key
   result       bytea,
   reason       bytea,
   watermark    bytea                                 -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
@@ -51,45 +62,50 @@ CREATE TABLE semel_record (
 -- The records that are UNCERTAIN, which metrics ask for again and again. It is a table of its own because an index on
 -- semel_record.state, even a partial one, would take the end of every attempt out of its page.
 CREATE TABLE semel_uncertain (
-  hash       uuid        PRIMARY KEY,
+  place      bytea       PRIMARY KEY,
   created_at timestamptz NOT NULL                    -- of the record
 );
 CREATE INDEX semel_uncertain_age ON semel_uncertain (created_at);
 
--- The first two words of a watermark: the version that ran last and the one that was applied last.
-CREATE FUNCTION semel_watermark(b bytea) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The first n words of some bytes, each of which comes after its length (uvarint), and the bytes behind them. Behind the 6
+-- bytes of the consumer, a place has one word, the tenant, and the key. So has rest.
+CREATE FUNCTION semel_words(b bytea, skip int, n int) RETURNS bytea[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  place int := 2; -- behind form and flags
   size bigint;
   shift int;
   octet int;
-  words text[] := '{}';
+  words bytea[] := '{}';
 BEGIN
-  FOR i IN 1..2 LOOP
+  FOR i IN 1..n LOOP
     size := 0;
     shift := 0;
     LOOP
-      octet := get_byte(b, place);
-      place := place + 1;
+      octet := get_byte(b, skip);
+      skip := skip + 1;
       size := size + ((octet & 127)::bigint << shift);
       shift := shift + 7;
       EXIT WHEN octet < 128;
     END LOOP;
-    words := words || encode(substring(b FROM place + 1 FOR size::int), 'escape');
-    place := place + size::int;
+    words := words || substring(b FROM skip + 1 FOR size::int);
+    skip := skip + size::int;
   END LOOP;
-  RETURN words;
+  RETURN words || substring(b FROM skip + 1);
 END
 $$;
 
 -- Records in words. Bytes that are no ASCII are escaped. WITH keeps the view from being written to.
-CREATE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
-SELECT encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key,
+CREATE VIEW semel_records AS WITH r AS (
+  SELECT *, semel_words(coalesce(rest, substring(place FROM 7)), 0, 1) AS parts, semel_words(watermark, 2, 2) AS versions
+  FROM semel_record)
+SELECT encode(consumer, 'escape') AS consumer, encode(parts[1], 'escape') AS tenant, encode(parts[2], 'escape') AS key,
   (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[state] AS state,
-  (ARRAY['resume', 'probe', 'once'])[takeover + 1] AS takeover, attempt, failures, takeovers, uncertainty, unknown,
-  disposed, generation, epoch, token, encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at,
-  updated_at, lease_until, retry_at, completed_at, retain_until, (semel_watermark(watermark))[1] AS running,
-  nullif((semel_watermark(watermark))[2], '') AS applied,
+  (ARRAY['resume', 'probe', 'once'])[coalesce(takeover, 0) + 1] AS takeover,
+  coalesce(attempt, CASE WHEN state <> 6 THEN 1 END) AS attempt, coalesce(failures, 0) AS failures,
+  coalesce(takeovers, 0) AS takeovers, coalesce(uncertainty, 0) AS uncertainty, coalesce(unknown, false) AS unknown,
+  coalesce(disposed, false) AS disposed, coalesce(generation, 1) AS generation, coalesce(epoch, 0) AS epoch, token,
+  encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at, updated_at, lease_until, retry_at,
+  CASE WHEN state = 3 THEN coalesce(completed_at, updated_at) ELSE completed_at END AS completed_at, retain_until,
+  encode(versions[1], 'escape') AS running, nullif(encode(versions[2], 'escape'), '') AS applied,
   (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED'])[ended] AS ended
 FROM r;
 
@@ -117,7 +133,7 @@ INSERT INTO semel_floor (one, purged) VALUES (1, 0);
 -- Journals of steps (mode E): what the run of a key wrote down of its progress. Every write is guarded by the record, whose
 -- lock it holds. epoch and version name the run.
 CREATE TABLE semel_step (
-  hash       uuid        NOT NULL,                   -- of the record
+  place      bytea       NOT NULL,                   -- of the record
   epoch      int         NOT NULL,
   version    bytea       NOT NULL,
   name       bytea       NOT NULL,                   -- '' is the run's own row
@@ -130,14 +146,14 @@ CREATE TABLE semel_step (
   updated_at timestamptz NOT NULL,
   result     bytea,
   reason     bytea,
-  PRIMARY KEY (hash, epoch, version, name)
+  PRIMARY KEY (place, epoch, version, name)
 ) WITH (fillfactor = 70);
 
 -- The audit entries of operators: who did what to which record, and what it was before. Lines are only added; they go with their
 -- record when it is purged.
 CREATE TABLE semel_audit (
   seq        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  hash       uuid        NOT NULL,                   -- of the record
+  place      bytea       NOT NULL,                   -- of the record
   at         timestamptz NOT NULL,
   who        bytea       NOT NULL,
   kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
@@ -152,12 +168,12 @@ CREATE TABLE semel_audit (
   key        bytea       NOT NULL,
   reason     bytea
 );
-CREATE INDEX semel_audit_hash ON semel_audit (hash);
+CREATE INDEX semel_audit_place ON semel_audit (place);
 
 -- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
 -- transactions, best effort; they go with their record.
 CREATE TABLE semel_duplicate (
-  hash     uuid        NOT NULL,             -- of the record
+  place    bytea       NOT NULL,             -- of the record
   nr       bigint      NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
   at       timestamptz NOT NULL,
   message  bytea       NOT NULL,             -- its id
@@ -166,20 +182,20 @@ CREATE TABLE semel_duplicate (
   delivery int         NOT NULL,             -- the broker's delivery count; 0: unknown
   decision bytea       NOT NULL,
   cause    bytea       NOT NULL,
-  PRIMARY KEY (hash, nr)
+  PRIMARY KEY (place, nr)
 );
 
 -- The functions below are the guarded writes of the plain cases, and the locks for all others, which the program decides
 -- by its table. They are functions because a plan that a session made while the tables were empty reads them from end
 -- to end for as long as the session lasts: the settings hold the plans to the primary key, and only theirs. jit is off with
 -- them: a node that is switched off is priced like hours of work, and the server would compile the claim for 60 ms each
--- time. Arrays come sorted by hash, so that writers of the same keys lock them in one order. Where many rows pass, they
+-- time. Arrays come sorted by place, so that writers of the same keys lock them in one order. Where many rows pass, they
 -- are unnested in a SELECT list: in FROM each of them would be written to a store of its own first.
 
 -- A record as the program reads it, in binary form.
 CREATE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
-  SELECT record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
-    r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
+  SELECT record_send(ROW(r.place, r.rest, r.consumer, r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat,
+    r.takeover, r.unknown, r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.fingerprint, r.body_digest,
     r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
     r.ended, r.watermark))
 $$;
@@ -190,9 +206,9 @@ $$;
 --   wait  how long to wait for another transaction that claims the key, in milliseconds; then lock_not_available.
 -- found is NULL for a record that was made. SEM02: a record was purged whose token is not smaller than one that was
 -- drawn here; nothing is claimed, and drawing again fixes it.
-CREATE FUNCTION semel_claim(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
-  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int, digests bigint[])
-RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+CREATE FUNCTION semel_claim(places bytea[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
+  rests bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int, digests bigint[])
+RETURNS TABLE (of bytea, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
 AS $$
@@ -205,50 +221,50 @@ BEGIN
   PERFORM set_config('lock_timeout', wait::text, true); -- until the function returns
   SELECT s.last_value INTO low FROM semel_token s;
   RETURN QUERY
-    INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, completed_at,
-      retain_until, state, takeover, consumer, tenant, key, fingerprint, deliveries, body_digest)
-    SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, CASE WHEN keep IS NOT NULL THEN t END,
-      t + keep * us, CASE WHEN keep IS NULL THEN 1 ELSE 3 END, u.takeover, u.consumer, u.tenant, u.key, u.fingerprint,
-      u.delivery, u.digest
-    FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
-      unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
+    INSERT INTO semel_record AS r (place, token, nonce, lease_until, created_at, updated_at, retain_until, state, takeover,
+      consumer, rest, fingerprint, deliveries, body_digest)
+    SELECT u.place, nextval('semel_token'), u.nonce, CASE WHEN keep IS NULL THEN t + u.lease * us END, t, t, t + keep * us,
+      CASE WHEN keep IS NULL THEN 1 ELSE 3 END, nullif(u.takeover, 0), u.consumer, u.rest, u.fingerprint, u.delivery,
+      nullif(u.digest, 0)
+    FROM (SELECT unnest(places) AS place, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
+      unnest(consumers) AS consumer, unnest(rests) AS rest, unnest(fingerprints) AS fingerprint,
       unnest(deliveries) AS delivery, unnest(digests) AS digest) u
-    ON CONFLICT (hash) DO NOTHING
-    RETURNING r.hash, r.token, r.created_at, NULL::bytea;
+    ON CONFLICT (place) DO NOTHING
+    RETURNING r.place, r.token, r.created_at, NULL::bytea;
   GET DIAGNOSTICS n = ROW_COUNT;
   -- 1. A draws a token for a key. 2. B claims the same key with the next token, and completes it. 3. A sweep purges the
   -- record. 4. A inserts: the key's tokens went backwards. Here 4 has ended, so that it sees what 3 wrote.
   IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
     SELECT FROM semel_record r, semel_floor f
-    WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    WHERE r.place = ANY (places) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
     RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
   END IF;
-  IF n < cardinality(hashes) THEN
-    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
-      WHERE r.hash = ANY (hashes) AND r.xmin <> pg_current_xact_id()::xid;
+  IF n < cardinality(places) THEN
+    RETURN QUERY SELECT r.place, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
+      WHERE r.place = ANY (places) AND r.xmin <> pg_current_xact_id()::xid;
   END IF;
 END
 $$;
 
 -- The same for one claim: who comes alone pays for no arrays.
-CREATE FUNCTION semel_claim_one(hash uuid, nonce uuid, lease bigint, takeover smallint, consumer bytea, tenant bytea,
-  key bytea, fingerprint bytea, delivery bytea, wait int, digest bigint)
-RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+CREATE FUNCTION semel_claim_one(place bytea, nonce uuid, lease bigint, takeover smallint, consumer bytea, rest bytea,
+  fingerprint bytea, delivery bytea, wait int, digest bigint)
+RETURNS TABLE (of bytea, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
 AS $$
 #variable_conflict use_column
 BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
-  of := semel_claim_one.hash;
+  of := semel_claim_one.place;
   at := clock_timestamp();
-  INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover, consumer,
-    tenant, key, fingerprint, deliveries, body_digest)
-  VALUES (of, nextval('semel_token'), semel_claim_one.nonce, semel_claim_one.lease,
-    at + semel_claim_one.lease * interval '1 microsecond', at, at, 1, semel_claim_one.takeover, semel_claim_one.consumer,
-    semel_claim_one.tenant, semel_claim_one.key, semel_claim_one.fingerprint, delivery, digest)
-  ON CONFLICT (hash) DO NOTHING RETURNING r.token INTO drawn;
+  INSERT INTO semel_record AS r (place, token, nonce, lease_until, created_at, updated_at, state, takeover, consumer, rest,
+    fingerprint, deliveries, body_digest)
+  VALUES (of, nextval('semel_token'), semel_claim_one.nonce, at + semel_claim_one.lease * interval '1 microsecond', at, at, 1,
+    nullif(semel_claim_one.takeover, 0), semel_claim_one.consumer, semel_claim_one.rest, semel_claim_one.fingerprint, delivery,
+    nullif(digest, 0))
+  ON CONFLICT (place) DO NOTHING RETURNING r.token INTO drawn;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r WHERE r.hash = of;
+    RETURN QUERY SELECT r.place, r.token, clock_timestamp(), semel_row(r) FROM semel_record r WHERE r.place = of;
     RETURN;
   END IF;
   IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= drawn) THEN
@@ -260,10 +276,9 @@ $$;
 
 -- semel_claim for calls in which some claims have versions: watermarks are those of the records to be made, NULL for
 -- claims without. The records are IN_PROGRESS.
-CREATE FUNCTION semel_claim_versions(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
-  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int,
-  digests bigint[])
-RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+CREATE FUNCTION semel_claim_versions(places bytea[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
+  rests bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int, digests bigint[])
+RETURNS TABLE (of bytea, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
 AS $$
@@ -276,25 +291,25 @@ BEGIN
   PERFORM set_config('lock_timeout', wait::text, true); -- until the function returns
   SELECT s.last_value INTO low FROM semel_token s;
   RETURN QUERY
-    INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover,
-      consumer, tenant, key, fingerprint, deliveries, watermark, body_digest)
-    SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, 1, u.takeover, u.consumer, u.tenant, u.key,
-      u.fingerprint, u.delivery, u.watermark, u.digest
-    FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
-      unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
+    INSERT INTO semel_record AS r (place, token, nonce, lease_until, created_at, updated_at, state, takeover, consumer, rest,
+      fingerprint, deliveries, watermark, body_digest)
+    SELECT u.place, nextval('semel_token'), u.nonce, t + u.lease * us, t, t, 1, nullif(u.takeover, 0), u.consumer, u.rest,
+      u.fingerprint, u.delivery, u.watermark, nullif(u.digest, 0)
+    FROM (SELECT unnest(places) AS place, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
+      unnest(consumers) AS consumer, unnest(rests) AS rest, unnest(fingerprints) AS fingerprint,
       unnest(deliveries) AS delivery, unnest(watermarks) AS watermark, unnest(digests) AS digest) u
-    ON CONFLICT (hash) DO NOTHING
-    RETURNING r.hash, r.token, r.created_at, NULL::bytea;
+    ON CONFLICT (place) DO NOTHING
+    RETURNING r.place, r.token, r.created_at, NULL::bytea;
   GET DIAGNOSTICS n = ROW_COUNT;
   -- As in semel_claim.
   IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
     SELECT FROM semel_record r, semel_floor f
-    WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    WHERE r.place = ANY (places) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
     RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
   END IF;
-  IF n < cardinality(hashes) THEN
-    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
-      WHERE r.hash = ANY (hashes) AND r.xmin <> pg_current_xact_id()::xid;
+  IF n < cardinality(places) THEN
+    RETURN QUERY SELECT r.place, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
+      WHERE r.place = ANY (places) AND r.xmin <> pg_current_xact_id()::xid;
   END IF;
 END
 $$;
@@ -302,19 +317,19 @@ $$;
 -- Locks records and returns them, each with the time and a token that were taken after its lock: a number drawn before
 -- it could be smaller than that of the transaction that was waited for.
 --   skip  leave out what somebody else has locked. Else wait for it, in milliseconds.
-CREATE FUNCTION semel_lock(hashes uuid[], skip boolean, wait int)
-RETURNS TABLE (of uuid, found bytea, at timestamptz, drawn bigint)
+CREATE FUNCTION semel_lock(places bytea[], skip boolean, wait int)
+RETURNS TABLE (of bytea, found bytea, at timestamptz, drawn bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
 AS $$
 BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
   IF skip THEN
     RETURN QUERY WITH l AS MATERIALIZED (
-      SELECT r.hash AS h, semel_row(r) AS b FROM semel_record r WHERE r.hash = ANY (hashes) ORDER BY r.hash FOR UPDATE SKIP LOCKED)
+      SELECT r.place AS h, semel_row(r) AS b FROM semel_record r WHERE r.place = ANY (places) ORDER BY r.place FOR UPDATE SKIP LOCKED)
       SELECT l.h, l.b, clock_timestamp(), nextval('semel_token') FROM l;
   ELSE
     RETURN QUERY WITH l AS MATERIALIZED (
-      SELECT r.hash AS h, semel_row(r) AS b FROM semel_record r WHERE r.hash = ANY (hashes) ORDER BY r.hash FOR UPDATE)
+      SELECT r.place AS h, semel_row(r) AS b FROM semel_record r WHERE r.place = ANY (places) ORDER BY r.place FOR UPDATE)
       SELECT l.h, l.b, clock_timestamp(), nextval('semel_token') FROM l;
   END IF;
 END
@@ -324,9 +339,9 @@ $$;
 -- watermark) and has the state was (1 IN_PROGRESS; 3 in the
 -- transaction that claimed it) and this very attempt. Returns those that it completed.
 --   must  all have to be: else SEM01, so that nothing that follows in the transaction counts; returns nothing.
-CREATE FUNCTION semel_complete(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
+CREATE FUNCTION semel_complete(places bytea[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
   results bytea[], reasons bytea[], was smallint, must boolean, wait int)
-RETURNS SETOF uuid
+RETURNS SETOF bytea
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
 AS $$
@@ -338,32 +353,32 @@ BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
   IF NOT must THEN
     RETURN QUERY
-      UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
-        result = u.result, reason = u.reason, unknown = false
-      FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+      UPDATE semel_record r SET state = 3, updated_at = t, completed_at = NULL, retain_until = t + u.keep * us, lease_until = NULL,
+        lease = NULL, result = u.result, reason = u.reason, unknown = NULL
+      FROM (SELECT unnest(places) AS place, unnest(tokens) AS token, unnest(nonces) AS nonce,
         unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
-      WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
-        AND r.watermark IS NULL
-      RETURNING r.hash;
+      WHERE r.place = u.place AND r.state = was AND r.token = u.token AND r.nonce = u.nonce
+        AND coalesce(r.generation, 1) = u.generation AND r.watermark IS NULL
+      RETURNING r.place;
     RETURN;
   END IF;
-  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
-    result = u.result, reason = u.reason, unknown = false
-  FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = NULL, retain_until = t + u.keep * us, lease_until = NULL,
+    lease = NULL, result = u.result, reason = u.reason, unknown = NULL
+  FROM (SELECT unnest(places) AS place, unnest(tokens) AS token, unnest(nonces) AS nonce,
     unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
-  WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
-    AND r.watermark IS NULL;
+  WHERE r.place = u.place AND r.state = was AND r.token = u.token AND r.nonce = u.nonce
+    AND coalesce(r.generation, 1) = u.generation AND r.watermark IS NULL;
   GET DIAGNOSTICS n = ROW_COUNT;
-  IF n <> cardinality(hashes) THEN
-    RAISE EXCEPTION '% of % attempts hold their records', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  IF n <> cardinality(places) THEN
+    RAISE EXCEPTION '% of % attempts hold their records', n, cardinality(places) USING ERRCODE = 'SEM01';
   END IF;
 END
 $$;
 
 -- The same for one attempt, which does not have to be.
-CREATE FUNCTION semel_complete_one(hash uuid, token bigint, nonce uuid, generation int, keep bigint, result bytea,
+CREATE FUNCTION semel_complete_one(place bytea, token bigint, nonce uuid, generation int, keep bigint, result bytea,
   reason bytea, was smallint, wait int)
-RETURNS SETOF uuid
+RETURNS SETOF bytea
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
 AS $$
 #variable_conflict use_variable
@@ -371,19 +386,20 @@ DECLARE
   t timestamptz := clock_timestamp();
 BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
-  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + keep * interval '1 microsecond',
-    result = semel_complete_one.result, reason = semel_complete_one.reason, unknown = false
-  WHERE r.hash = semel_complete_one.hash AND r.state = was AND r.token = semel_complete_one.token
-    AND r.nonce = semel_complete_one.nonce AND r.generation = semel_complete_one.generation AND r.watermark IS NULL;
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = NULL, retain_until = t + keep * interval '1 microsecond',
+    lease_until = NULL, lease = NULL, result = semel_complete_one.result, reason = semel_complete_one.reason, unknown = NULL
+  WHERE r.place = semel_complete_one.place AND r.state = was AND r.token = semel_complete_one.token
+    AND r.nonce = semel_complete_one.nonce AND coalesce(r.generation, 1) = semel_complete_one.generation
+    AND r.watermark IS NULL;
   IF FOUND THEN
-    RETURN NEXT hash;
+    RETURN NEXT place;
   END IF;
 END
 $$;
 
 -- Renews leases: DecideExtend for the plain case. Returns those that it renewed.
-CREATE FUNCTION semel_extend(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], more bigint, wait int)
-RETURNS SETOF uuid
+CREATE FUNCTION semel_extend(places bytea[], tokens bigint[], nonces uuid[], generations int[], more bigint, wait int)
+RETURNS SETOF bytea
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
 AS $$
@@ -392,29 +408,30 @@ DECLARE
 BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
   RETURN QUERY
-    UPDATE semel_record r SET lease = more, lease_until = t + more * interval '1 microsecond', updated_at = t,
-      beat = r.beat + 1
-    FROM unnest(hashes, tokens, nonces, generations) AS u (hash, token, nonce, generation)
-    WHERE r.hash = u.hash AND r.state = 1 AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
-    RETURNING r.hash;
+    UPDATE semel_record r SET lease = NULL, lease_until = t + more * interval '1 microsecond', updated_at = t,
+      beat = coalesce(r.beat, 0) + 1
+    FROM unnest(places, tokens, nonces, generations) AS u (place, token, nonce, generation)
+    WHERE r.place = u.place AND r.state = 1 AND r.token = u.token AND r.nonce = u.nonce
+      AND coalesce(r.generation, 1) = u.generation
+    RETURNING r.place;
 END
 $$;
 
 -- Keeps semel_uncertain when semel_store writes records. Nothing else makes a record UNCERTAIN, or ends that.
-CREATE FUNCTION semel_store_uncertain(hashes uuid[], states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION semel_store_uncertain(places bytea[], states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM semel_uncertain) THEN -- mostly there are none, and one look is cheaper than one for each record
-    DELETE FROM semel_uncertain u WHERE u.hash = ANY (hashes);
+    DELETE FROM semel_uncertain u WHERE u.place = ANY (places);
   END IF;
   IF 5 = ANY (states) THEN
-    INSERT INTO semel_uncertain (hash, created_at)
-    SELECT r.hash, r.created_at FROM semel_record r WHERE r.hash = ANY (hashes) AND r.state = 5;
+    INSERT INTO semel_uncertain (place, created_at)
+    SELECT r.place, r.created_at FROM semel_record r WHERE r.place = ANY (places) AND r.state = 5;
   END IF;
 END
 $$;
 
 -- Writes back records that semel_lock locked in this transaction. SEM01 when one is not there.
-CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
+CREATE FUNCTION semel_store(places bytea[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
   updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
   epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
   policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[],
@@ -426,41 +443,44 @@ AS $$
 DECLARE
   n int;
 BEGIN
-  UPDATE semel_record r SET token = u.token, nonce = u.nonce, lease = u.lease, lease_until = u.lease_until,
-    updated_at = u.updated_at, completed_at = u.completed_at, retry_at = u.retry_at, retain_until = u.retain_until,
-    generation = u.generation, epoch = u.epoch, beat = u.beat, attempt = u.attempt, failures = u.failures,
-    takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
-    unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
+  UPDATE semel_record r SET token = u.token, nonce = u.nonce, lease_until = u.lease_until,
+    lease = nullif(u.lease, coalesce((extract(epoch FROM u.lease_until - u.updated_at) * 1000000)::bigint, 0)),
+    updated_at = u.updated_at, completed_at = CASE WHEN u.state <> 3 OR u.completed_at <> u.updated_at THEN u.completed_at END,
+    retry_at = u.retry_at, retain_until = u.retain_until, generation = nullif(u.generation, 1), epoch = nullif(u.epoch, 0),
+    beat = nullif(u.beat, 0), attempt = nullif(u.attempt, CASE u.state WHEN 6 THEN 0 ELSE 1 END),
+    failures = nullif(u.failures, 0), takeovers = nullif(u.takeovers, 0), uncertainty = nullif(u.uncertainty, 0),
+    state = u.state, takeover = nullif(u.takeover, 0), unknown = nullif(u.flags & 1 <> 0, false),
+    spent = nullif(u.flags & 2 <> 0, false), disposed = nullif(u.flags & 4 <> 0, false), fingerprint = u.fingerprint,
     deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark,
-    body_digest = u.body_digest, ended = nullif(u.ended, 0)
-  FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
+    body_digest = nullif(u.body_digest, 0), ended = nullif(u.ended, 0)
+  FROM unnest(places, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
       beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons,
       watermarks, digests, endings)
-    AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
+    AS u (place, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
       beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason,
       watermark, body_digest, ended)
-  WHERE r.hash = u.hash;
+  WHERE r.place = u.place;
   GET DIAGNOSTICS n = ROW_COUNT;
-  IF n <> cardinality(hashes) THEN
-    RAISE EXCEPTION '% of % records are there', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  IF n <> cardinality(places) THEN
+    RAISE EXCEPTION '% of % records are there', n, cardinality(places) USING ERRCODE = 'SEM01';
   END IF;
-  PERFORM semel_store_uncertain(hashes, states);
+  PERFORM semel_store_uncertain(places, states);
 END
 $$;
 
 -- Takes back the records that a transaction inserted for claims whose items failed or did not run.
-CREATE FUNCTION semel_unclaim(hashes uuid[], tokens bigint[], nonces uuid[]) RETURNS void
+CREATE FUNCTION semel_unclaim(places bytea[], tokens bigint[], nonces uuid[]) RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
   n int;
 BEGIN
-  DELETE FROM semel_record r USING unnest(hashes, tokens, nonces) AS u (hash, token, nonce)
-  WHERE r.hash = u.hash AND r.token = u.token AND r.nonce = u.nonce;
+  DELETE FROM semel_record r USING unnest(places, tokens, nonces) AS u (place, token, nonce)
+  WHERE r.place = u.place AND r.token = u.token AND r.nonce = u.nonce;
   GET DIAGNOSTICS n = ROW_COUNT;
-  IF n <> cardinality(hashes) THEN
-    RAISE EXCEPTION '% of % claims are there to be taken back', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  IF n <> cardinality(places) THEN
+    RAISE EXCEPTION '% of % claims are there to be taken back', n, cardinality(places) USING ERRCODE = 'SEM01';
   END IF;
 END
 $$;
@@ -471,7 +491,7 @@ LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off S
   SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 BEGIN
-  RETURN QUERY SELECT semel_row(r) FROM semel_uncertain u JOIN semel_record r ON r.hash = u.hash
+  RETURN QUERY SELECT semel_row(r) FROM semel_uncertain u JOIN semel_record r ON r.place = u.place
     WHERE r.state = 5 AND (semel_list_uncertain.consumer IS NULL OR r.consumer = semel_list_uncertain.consumer)
     ORDER BY u.created_at, r.token LIMIT most;
 END
@@ -479,7 +499,7 @@ $$;
 
 -- DecideSteps for the plain cases of a run that goes forward: a step is registered (kind 1) that has no row, started (2)
 -- that has not begun, finished (3) that is not done. SEM01 in all others, which the table decides.
-CREATE FUNCTION semel_journal_step(of uuid, tok bigint, non uuid, gen int, run int, ver bytea, kind smallint, step bytea,
+CREATE FUNCTION semel_journal_step(of bytea, tok bigint, non uuid, gen int, run int, ver bytea, kind smallint, step bytea,
   undoes boolean, outcome bytea, wait int)
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
@@ -489,20 +509,21 @@ DECLARE
 BEGIN
   PERFORM set_config('lock_timeout', wait::text, true);
   PERFORM FROM semel_record r
-    WHERE r.hash = of AND r.state = 1 AND r.token = tok AND r.nonce = non AND r.generation = gen AND r.epoch = run FOR UPDATE;
+    WHERE r.place = of AND r.state = 1 AND r.token = tok AND r.nonce = non AND coalesce(r.generation, 1) = gen
+      AND coalesce(r.epoch, 0) = run FOR UPDATE;
   IF FOUND AND NOT EXISTS (
-    SELECT FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = '') THEN
+    SELECT FROM semel_step s WHERE s.place = of AND s.epoch = run AND s.version = ver AND s.name = '') THEN
     IF ver <> '' THEN
-      DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
+      DELETE FROM semel_step s WHERE s.place = of AND s.version < ver;
     END IF;
     UPDATE semel_step s SET state = kind, token = tok, nonce = non, updated_at = clock_timestamp(),
       result = CASE kind WHEN 3 THEN outcome ELSE s.result END
-    WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = step AND s.state < kind;
+    WHERE s.place = of AND s.epoch = run AND s.version = ver AND s.name = step AND s.state < kind;
     IF FOUND THEN
       RETURN;
     END IF;
-    SELECT coalesce(max(s.seq), 0) + 1 INTO nr FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver;
-    INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result)
+    SELECT coalesce(max(s.seq), 0) + 1 INTO nr FROM semel_step s WHERE s.place = of AND s.epoch = run AND s.version = ver;
+    INSERT INTO semel_step (place, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result)
     VALUES (of, run, ver, step, nr, kind, undoes, 0, tok, non, clock_timestamp(), outcome) ON CONFLICT DO NOTHING;
     IF FOUND THEN
       RETURN;
@@ -514,23 +535,23 @@ $$;
 
 -- Adds duplicates of keys that have a record, and removes all but the newest kept of each key. The advisory lock keeps two
 -- workers from using one number, and sweeps from purging a record at the same time: they share it. Nothing else waits for it.
-CREATE FUNCTION semel_add_duplicates(hashes uuid[], ats timestamptz[], messages bytea[], workers bytea[], queues bytea[],
+CREATE FUNCTION semel_add_duplicates(places bytea[], ats timestamptz[], messages bytea[], workers bytea[], queues bytea[],
   deliveries int[], decisions bytea[], causes bytea[], kept int)
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = '200ms'
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock('semel_duplicate'::regclass::oid::bigint);
-  INSERT INTO semel_duplicate (hash, nr, at, message, worker, queue, delivery, decision, cause)
-    SELECT x.hash, coalesce((SELECT max(d.nr) FROM semel_duplicate d WHERE d.hash = x.hash), 0)
-        + row_number() OVER (PARTITION BY x.hash ORDER BY x.place),
+  INSERT INTO semel_duplicate (place, nr, at, message, worker, queue, delivery, decision, cause)
+    SELECT x.place, coalesce((SELECT max(d.nr) FROM semel_duplicate d WHERE d.place = x.place), 0)
+        + row_number() OVER (PARTITION BY x.place ORDER BY x.turn),
       x.at, x.message, x.worker, x.queue, x.delivery, x.decision, x.cause
-    FROM unnest(hashes, ats, messages, workers, queues, deliveries, decisions, causes)
-      WITH ORDINALITY AS x (hash, at, message, worker, queue, delivery, decision, cause, place)
-    WHERE EXISTS (SELECT FROM semel_record r WHERE r.hash = x.hash);
+    FROM unnest(places, ats, messages, workers, queues, deliveries, decisions, causes)
+      WITH ORDINALITY AS x (place, at, message, worker, queue, delivery, decision, cause, turn)
+    WHERE EXISTS (SELECT FROM semel_record r WHERE r.place = x.place);
   DELETE FROM semel_duplicate d
-    USING (SELECT o.hash, max(o.nr) - kept AS old FROM semel_duplicate o WHERE o.hash = ANY (hashes) GROUP BY o.hash) t
-    WHERE d.hash = t.hash AND d.nr <= t.old;
+    USING (SELECT o.place, max(o.nr) - kept AS old FROM semel_duplicate o WHERE o.place = ANY (places) GROUP BY o.place) t
+    WHERE d.place = t.place AND d.nr <= t.old;
 END
 $$;
 
@@ -564,8 +585,8 @@ DECLARE
   kept interval;
   next timestamptz;
   abandoned bigint := 0;
-  places tid[];
-  hashes uuid[];
+  tids tid[];
+  places bytea[];
   belongings bigint;
   bound CONSTANT int := 5000; -- steps and audit entries that one transaction removes
   cut boolean := false;
@@ -580,42 +601,42 @@ BEGIN
   END IF;
   low := format('(%s,0)', s.stretch * pages);
   high := format('(%s,0)', (s.stretch + 1) * pages);
-  SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
-    SELECT o.ctid AS place, o.hash FROM semel_record o
+  SELECT array_agg(c.tid), array_agg(c.place) INTO tids, places FROM (
+    SELECT o.ctid AS tid, o.place FROM semel_record o
     WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4, 6) AND o.retain_until < t LIMIT most
     FOR UPDATE SKIP LOCKED) c;
   -- What belongs to a record goes with it, or with its payload: a new run of the key must not find its old steps done. Where
   -- there are very many rows, fewer records go at once.
   LOOP
-    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
-      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
-    EXIT WHEN belongings <= bound OR cardinality(places) = 1;
+    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.place = ANY (places) LIMIT bound + 1) x) +
+      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.place = ANY (places) LIMIT bound + 1) x) INTO belongings;
+    EXIT WHEN belongings <= bound OR cardinality(tids) = 1;
     cut := true;
+    tids := tids[1:cardinality(tids) / 2];
     places := places[1:cardinality(places) / 2];
-    hashes := hashes[1:cardinality(hashes) / 2];
   END LOOP;
   IF belongings > 0 THEN
-    DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
-    DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
+    DELETE FROM semel_step j WHERE j.place = ANY (places);
+    DELETE FROM semel_audit a WHERE a.place = ANY (places);
   END IF;
-  IF cardinality(hashes) > 0 THEN
+  IF cardinality(places) > 0 THEN
     PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
     IF EXISTS (SELECT FROM semel_duplicate) THEN
-      DELETE FROM semel_duplicate d WHERE d.hash = ANY (hashes);
+      DELETE FROM semel_duplicate d WHERE d.place = ANY (places);
     END IF;
   END IF;
   -- The records are locked, and both statements look at state and time again. A row that expires gets another place.
   IF EXISTS (SELECT FROM semel_long_term) THEN
     UPDATE semel_record r SET state = 6, ended = r.state, retain_until = r.retain_until + m.period * us, nonce = NULL,
       lease = NULL, lease_until = NULL, completed_at = NULL, retry_at = NULL, body_digest = NULL, beat = NULL, attempt = NULL,
-      failures = NULL, takeovers = NULL, spent = false, fingerprint = NULL, deliveries = NULL, result = NULL, reason = NULL
+      failures = NULL, takeovers = NULL, spent = NULL, fingerprint = NULL, deliveries = NULL, result = NULL, reason = NULL
     FROM semel_long_term m
-    WHERE r.ctid = ANY (places) AND m.consumer = r.consumer AND (r.state IN (3, 4) OR r.state = 2 AND r.unknown)
+    WHERE r.ctid = ANY (tids) AND m.consumer = r.consumer AND (r.state IN (3, 4) OR r.state = 2 AND r.unknown)
       AND r.watermark IS NULL AND r.retain_until < t AND r.retain_until + m.period * us >= t;
     GET DIAGNOSTICS lapsed = ROW_COUNT;
   END IF;
   WITH gone AS (
-    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4, 6) AND r.retain_until < t
+    DELETE FROM semel_record r WHERE r.ctid = ANY (tids) AND r.state IN (2, 3, 4, 6) AND r.retain_until < t
     RETURNING r.token, r.retain_until - r.updated_at AS kept)
   SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
   IF gone > 0 THEN
@@ -639,18 +660,18 @@ END
 $$;
 
 -- Removes a record that semel_lock locked in this transaction, with what belongs to it, for an operator.
-CREATE FUNCTION semel_erase(of uuid) RETURNS void
+CREATE FUNCTION semel_erase(of bytea) RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
   token bigint;
 BEGIN
-  DELETE FROM semel_step j WHERE j.hash = of;
-  DELETE FROM semel_audit a WHERE a.hash = of;
+  DELETE FROM semel_step j WHERE j.place = of;
+  DELETE FROM semel_audit a WHERE a.place = of;
   PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
-  DELETE FROM semel_duplicate d WHERE d.hash = of;
-  DELETE FROM semel_uncertain u WHERE u.hash = of;
-  DELETE FROM semel_record r WHERE r.hash = of RETURNING r.token INTO token;
+  DELETE FROM semel_duplicate d WHERE d.place = of;
+  DELETE FROM semel_uncertain u WHERE u.place = of;
+  DELETE FROM semel_record r WHERE r.place = of RETURNING r.token INTO token;
   UPDATE semel_floor f SET purged = greatest(f.purged, token);
 END
 $$;
@@ -1037,11 +1058,12 @@ SELECT q.name AS queue, l.id, l.kind, encode(l.reason, 'escape') AS reason, enco
 FROM semel_dead_letter l JOIN semel_queue q ON q.id = l.queue;
 
 CREATE VIEW semel_steps AS
-SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key,
+SELECT encode(r.consumer, 'escape') AS consumer, encode(k.parts[1], 'escape') AS tenant, encode(k.parts[2], 'escape') AS key,
   s.epoch, encode(s.version, 'escape') AS version, s.seq, encode(s.name, 'escape') AS name,
   (ARRAY['REGISTERED', 'STARTED', 'DONE', 'COMP_STARTED', 'COMP_DONE', 'COMPENSATING'])[s.state] AS state, s.undo,
   s.failures, encode(s.reason, 'escape') AS reason, encode(s.result, 'escape') AS result, s.token, s.updated_at
-FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
+FROM semel_step s JOIN semel_record r ON r.place = s.place,
+  LATERAL (SELECT semel_words(coalesce(r.rest, substring(r.place FROM 7)), 0, 1) AS parts) k;
 
 CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
 SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen', 'erase'])[kind] AS kind,
@@ -1052,10 +1074,11 @@ SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard',
 FROM a ORDER BY seq;
 
 CREATE VIEW semel_duplicates AS
-SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key, d.nr, d.at,
-  encode(d.message, 'escape') AS message, encode(d.worker, 'escape') AS worker, encode(d.queue, 'escape') AS queue, d.delivery,
+SELECT encode(r.consumer, 'escape') AS consumer, encode(k.parts[1], 'escape') AS tenant, encode(k.parts[2], 'escape') AS key,
+  d.nr, d.at, encode(d.message, 'escape') AS message, encode(d.worker, 'escape') AS worker, encode(d.queue, 'escape') AS queue, d.delivery,
   encode(d.decision, 'escape') AS decision, encode(d.cause, 'escape') AS cause
-FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;
+FROM semel_duplicate d JOIN semel_record r ON r.place = d.place,
+  LATERAL (SELECT semel_words(coalesce(r.rest, substring(r.place FROM 7)), 0, 1) AS parts) k;
 
 -- What messages' effects and handlers must not do. SEM05 refuses it; the program makes that the failure of the message.
 
@@ -1213,7 +1236,7 @@ BEGIN
     (SELECT count(*) + 1 FROM pg_proc p WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'));
   FOR f IN SELECT p.oid FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
       WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'
-        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_watermark', 'semel_next') OR p.proname = 'semel_intact') LOOP
+        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_words', 'semel_next') OR p.proname = 'semel_intact') LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', f, s);
   END LOOP;
 END

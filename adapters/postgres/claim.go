@@ -187,7 +187,7 @@ func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []
 		nonces[at], leases[at], takeovers[at] = x.Nonce, micros(x.Lease), int16(x.Takeover)
 		consumers[at], rests[at] = []byte(x.Key.Consumer), restOf(part.places[at], &x.Key)
 		fingerprints[at], digests[at] = bytesOrNull(x.Fingerprint), int64(x.BodyDigest)
-		deliveries[at] = packDeliveries(&x.Key, x.DeliveryID)
+		deliveries[at] = rowstore.PackDeliveries(x.Key.Raw, x.DeliveryID)
 	}
 	return []any{
 		part.places, nonces, leases, takeovers, consumers, rests, fingerprints, deliveries, keep, millis(wait), digests,
@@ -201,7 +201,7 @@ func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 func claimOneArgs(place []byte, c *driver.Claim, wait time.Duration) []any {
 	return []any{
 		place, uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), restOf(place, &c.Key),
-		bytesOrNull(c.Fingerprint), packDeliveries(&c.Key, c.DeliveryID), millis(wait), int64(c.BodyDigest),
+		bytesOrNull(c.Fingerprint), rowstore.PackDeliveries(c.Key.Raw, c.DeliveryID), millis(wait), int64(c.BodyDigest),
 	}
 }
 

@@ -233,17 +233,15 @@ func readRecord(b []byte) (r driver.Record, err error) {
 	r.Attempt, r.Failures, r.Takeovers = int(p.or(-1)), int(p.int()), int(p.int())
 	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
 	r.RetryAt, r.CreatedAt = p.time(), p.time()
-	deliveries, err := rowstore.ReadDeliveries(p.next())
+	deliveries := p.next()
 	r.Ended = driver.State(p.int())
 	watermark := p.next()
-	if err != nil || p.bad || r.State == driver.Absent || r.State > driver.Expired {
-		return r, fmt.Errorf("record %q: %w", place, errPacked)
-	}
 	if r.Key, err = rowstore.Place(place).Key(string(consumer), rest); err != nil {
-		return r, fmt.Errorf("record %q: %w", place, err)
+		return r, fmt.Errorf("record at %q: %w", place, err)
 	}
-	for _, id := range deliveries {
-		r.Deliveries = append(r.Deliveries, cmp.Or(id, r.Key.Raw))
+	r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, deliveries)
+	if err != nil || p.bad || r.State == driver.Absent || r.State > driver.Expired {
+		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
 	}
 	if r.Lease = time.Duration(max(lease, 0)) * time.Microsecond; lease < 0 && !r.LeaseUntil.IsZero() {
 		r.Lease = r.LeaseUntil.Sub(r.UpdatedAt)
@@ -259,23 +257,6 @@ func readRecord(b []byte) (r driver.Record, err error) {
 		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
 	return r, err
-}
-
-// packDeliveries is rowstore.PackDeliveries, with no bytes for an id that is the key, as the first one mostly is.
-func packDeliveries(k *driver.Key, ids ...string) []byte {
-	if len(ids) == 0 || ids[0] == "" {
-		return nil
-	}
-	own := slices.Index(ids, k.Raw)
-	switch {
-	case own < 0:
-		return rowstore.PackDeliveries(ids...)
-	case len(ids) == 1:
-		return []byte{0}
-	}
-	ids = slices.Clone(ids)
-	ids[own] = ""
-	return rowstore.PackDeliveries(ids...)
 }
 
 // bytesOrNull stores empty bytes as NULL.
@@ -336,7 +317,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		uncertain[i], states[i], takeovers[i] = int32(r.Uncertainty), int16(r.State), int16(r.Takeover)
 		endings[i] = int16(r.Ended)
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
-		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(&r.Key, r.Deliveries...)
+		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
 		watermarks[i], digests[i] = driver.AppendWatermark(nil, &r.Watermark), int64(r.BodyDigest)
 	}

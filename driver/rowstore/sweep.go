@@ -46,10 +46,10 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 // due finds records that may be due. It locks nothing.
 func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers []string) (keys []driver.Key, err error) {
 	now := s.layout.Now()
-	sql := "SELECT consumer, tenant, key FROM semel_record WHERE state IN (2, 3, 4, 6) AND retain_until < ?"
+	sql := "SELECT consumer, place, rest FROM semel_record WHERE state IN (2, 3, 4, 6) AND retain_until < ?"
 	args := []any{now}
 	if horizon > 0 {
-		sql += " UNION ALL SELECT consumer, tenant, key FROM semel_record WHERE state = 1 AND lease_until < ?"
+		sql += " UNION ALL SELECT consumer, place, rest FROM semel_record WHERE state = 1 AND lease_until < ?"
 		args = append(args, now.Add(-horizon))
 		if len(consumers) > 0 {
 			sql += " AND consumer IN (?" + strings.Repeat(", ?", len(consumers)-1) + ")"
@@ -59,7 +59,8 @@ func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers [
 		}
 	}
 	err = tx.Query(func(r Row) error {
-		keys = append(keys, driver.Key{Consumer: r.Text(0), Tenant: r.Text(1), Raw: r.Text(2)})
+		k, _ := Place(r.Bytes(1)).Key(r.Text(0), r.Bytes(2)) // of a damaged record: no record is found at its place
+		keys = append(keys, k)
 		return nil
 	}, sql+" LIMIT ? OFFSET ?", append(args, int64(limit), int64(offset))...)
 	return keys, err

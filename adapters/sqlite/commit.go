@@ -23,8 +23,8 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	out := make([]driver.Outcome, len(w))
-	hashes := workHashes(w)
-	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, hashes, out) })
+	places := workPlaces(w)
+	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, places, out) })
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -32,8 +32,8 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	return out, nil
 }
 
-func workHashes(w []driver.Work) [][]byte {
-	return hashes(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
+func workPlaces(w []driver.Work) []rowstore.Place {
+	return places(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
@@ -48,8 +48,8 @@ func (db *DB) checkWork(w *driver.Work) error {
 
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
 // writes anything else.
-func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
-	fresh, err := t.finish(func(i int) *driver.Finish { return &w[i].Finish }, hashes, out)
+func (t *txn) commit(w []driver.Work, places []rowstore.Place, out []driver.Outcome) error {
+	fresh, err := t.finish(func(i int) *driver.Finish { return &w[i].Finish }, places, out)
 	if err != nil {
 		return err
 	}

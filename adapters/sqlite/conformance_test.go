@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 	"github.com/semel-dev/semel/semeltest"
 )
 
@@ -72,7 +73,7 @@ func TestStoreSuite(t *testing.T) {
 func damage(db *DB) func(t testing.TB, k driver.Key) {
 	return func(t testing.TB, k driver.Key) {
 		t.Helper()
-		if _, err := db.SQL().ExecContext(t.Context(), "UPDATE semel_record SET watermark = x'0300' WHERE key = ?", k.Raw); err != nil {
+		if _, err := db.SQL().ExecContext(t.Context(), "UPDATE semel_record SET watermark = x'0300' WHERE place = ?", []byte(rowstore.PlaceOf(&k))); err != nil {
 			t.Fatal(err)
 		}
 	}

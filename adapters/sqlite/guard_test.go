@@ -39,7 +39,7 @@ func TestEffectsLeaveTheConnectionAndSemelsTablesAlone(t *testing.T) {
 		{"DELETE FROM records", "semel's own table semel_record"},
 		{"DROP TABLE semel_record", "semel_record"},
 		{"DROP TABLE IF EXISTS main . 'semel_dead_letter'", "semel_dead_letter"},
-		{"DROP INDEX semel_record_hash", "semel's own table"},
+		{"DROP INDEX semel_record_place", "semel's own table"},
 		{"DROP TRIGGER semel_record_gone", "semel's own table"},
 		{"DROP VIEW semel_messages", "semel_messages"},
 		{"ALTER TABLE semel_record ADD COLUMN y", "semel_record"},
@@ -82,7 +82,7 @@ func TestEffectsLeaveTheConnectionAndSemelsTablesAlone(t *testing.T) {
 			t.Errorf("%s: record %v, %v", c.sql, r.State, err)
 		}
 	}
-	if n := count(t, db, "SELECT count(*) FROM semel_record WHERE key = 'bystander'"); n != 1 {
+	if n := count(t, db, "SELECT count(*) FROM semel_records WHERE key = 'bystander'"); n != 1 {
 		t.Error("the record of another key is gone")
 	}
 	if now := fmt.Sprint(settings(t, db)); now != connection {

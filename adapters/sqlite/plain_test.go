@@ -22,20 +22,20 @@ import (
 const plainSchema = `
 CREATE TABLE plain_state (token INTEGER NOT NULL);
 INSERT INTO plain_state VALUES (0);
-CREATE TABLE semel_record (hash BLOB PRIMARY KEY, token INTEGER, state INTEGER, consumer TEXT, tenant TEXT, key TEXT,
+CREATE TABLE semel_record (place BLOB PRIMARY KEY, token INTEGER, state INTEGER, consumer TEXT, rest BLOB,
   created_at INTEGER, updated_at INTEGER, retain_until INTEGER, lease_until INTEGER, data BLOB);
 CREATE INDEX plain_retain ON semel_record (retain_until);
 CREATE INDEX plain_lease ON semel_record (lease_until);
-CREATE TABLE semel_step (hash BLOB, epoch INTEGER, version BLOB, name TEXT, seq INTEGER, state INTEGER, undo INTEGER,
-  failures INTEGER, token INTEGER, nonce BLOB, updated_at INTEGER, result BLOB, reason TEXT, PRIMARY KEY (hash, epoch, version, name));
-CREATE TABLE semel_audit (seq INTEGER PRIMARY KEY, hash BLOB, at INTEGER, who TEXT, kind INTEGER, was INTEGER, became INTEGER,
+CREATE TABLE semel_step (place BLOB, epoch INTEGER, version BLOB, name TEXT, seq INTEGER, state INTEGER, undo INTEGER,
+  failures INTEGER, token INTEGER, nonce BLOB, updated_at INTEGER, result BLOB, reason TEXT, PRIMARY KEY (place, epoch, version, name));
+CREATE TABLE semel_audit (seq INTEGER PRIMARY KEY, place BLOB, at INTEGER, who TEXT, kind INTEGER, was INTEGER, became INTEGER,
   generation INTEGER, token INTEGER, verified INTEGER, renewed INTEGER, consumer TEXT, tenant TEXT, key TEXT, reason TEXT);
-CREATE TABLE semel_duplicate (hash BLOB, nr INTEGER, at INTEGER, message TEXT, worker TEXT, queue TEXT, delivery INTEGER,
-  decision TEXT, cause TEXT, PRIMARY KEY (hash, nr));
+CREATE TABLE semel_duplicate (place BLOB, nr INTEGER, at INTEGER, message TEXT, worker TEXT, queue TEXT, delivery INTEGER,
+  decision TEXT, cause TEXT, PRIMARY KEY (place, nr));
 CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
-  DELETE FROM semel_step WHERE hash = OLD.hash;
-  DELETE FROM semel_audit WHERE hash = OLD.hash;
-  DELETE FROM semel_duplicate WHERE hash = OLD.hash;
+  DELETE FROM semel_step WHERE place = OLD.place;
+  DELETE FROM semel_audit WHERE place = OLD.place;
+  DELETE FROM semel_duplicate WHERE place = OLD.place;
 END;
 CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
 CREATE TABLE ledger (id TEXT);`
@@ -172,7 +172,7 @@ func (x *plainTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, 
 				l.Record, l.Err = driver.Record{}, rowstore.ErrCollision
 			}
 			return nil
-		}, "SELECT data FROM semel_record WHERE hash = ?", id.Hash)
+		}, "SELECT data FROM semel_record WHERE place = ?", id.Place)
 		if err != nil {
 			return nil, err
 		}
@@ -192,10 +192,11 @@ func (x *plainTx) Put(_ *rowstore.Locked, r *driver.Record) error {
 	if err := gob.NewEncoder(&b).Encode(r); err != nil {
 		return err
 	}
-	return x.Exec(`INSERT INTO semel_record (hash, token, state, consumer, tenant, key, created_at, updated_at, retain_until, lease_until,
-		data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET token = excluded.token, state = excluded.state,
+	place := rowstore.PlaceOf(&r.Key)
+	return x.Exec(`INSERT INTO semel_record (place, token, state, consumer, rest, created_at, updated_at, retain_until, lease_until,
+		data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO UPDATE SET token = excluded.token, state = excluded.state,
 		updated_at = excluded.updated_at, retain_until = excluded.retain_until, lease_until = excluded.lease_until, data = excluded.data`,
-		rowstore.HashOf(&r.Key), int64(r.Token), int64(r.State), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, r.CreatedAt, r.UpdatedAt,
+		place, int64(r.Token), int64(r.State), r.Key.Consumer, place.Rest(&r.Key), r.CreatedAt, r.UpdatedAt,
 		r.RetainUntil, r.LeaseUntil, b.Bytes())
 }
 
@@ -203,7 +204,7 @@ func (x *plainTx) Drop(l *rowstore.Locked) error {
 	if x.db.bug == bugDrop {
 		return nil
 	}
-	return x.Exec("DELETE FROM semel_record WHERE hash = ? AND token = ?", rowstore.HashOf(&l.Record.Key), int64(l.Record.Token))
+	return x.Exec("DELETE FROM semel_record WHERE place = ? AND token = ?", rowstore.PlaceOf(&l.Record.Key), int64(l.Record.Token))
 }
 
 func (x *plainTx) Works(w []driver.Work, which []int) error {
@@ -305,7 +306,7 @@ func plainSetup(bug string) semeltest.StoreFactory {
 		c := newClock()
 		s, l := openPlain(t, c.now, bug)
 		damage := func(t testing.TB, k driver.Key) {
-			if _, err := s.db.pool.ExecContext(t.Context(), "UPDATE semel_record SET data = x'00' WHERE key = ?", k.Raw); err != nil {
+			if _, err := s.db.pool.ExecContext(t.Context(), "UPDATE semel_record SET data = x'00' WHERE place = ?", []byte(rowstore.PlaceOf(&k))); err != nil {
 				t.Fatal(err)
 			}
 		}

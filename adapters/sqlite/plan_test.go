@@ -16,13 +16,13 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 	db := open(t)
 	small := []string{"semel_state"} // one row
 	for name, sql := range map[string]string{
-		"record by hash": sqlRecordByHash, "record by token": sqlRecordByToken, "complete": sqlComplete, "extend": sqlExtend,
+		"record by place": sqlRecordByPlace, "record by token": sqlRecordByToken, "complete": sqlComplete, "record insert": sqlRecordInsert,
 		"record update": sqlRecordUpdate, "record delete": sqlRecordDelete, "due": sqlDue,
 		"sweep known": sqlSweepKnown, "sweep next": sqlSweepNext, "sweep block": sqlSweepBlock, "purge": sqlSweepPurge, "expire": sqlSweepExpire,
 		"steps of": sqlBelongings[0], "audit of": sqlBelongings[1], "duplicates of": sqlBelongings[2],
 		"group has": sqlGroupHas, "flights over": sqlFlightsOver, "flight delete": sqlFlightDelete, "to timed": sqlToTimed,
 		"stream delete": sqlStreamDelete, "take timed": sqlTakeTimed, "take stream": sqlTakeStream, "hand timed": sqlHandTimed,
-		"body": sqlBody, "flight": sqlFlight, "flight rest": sqlFlightRest, "flight until": sqlFlightUntil, "records by hash": sqlRecordsByHash, "flight part": sqlFlightPart,
+		"body": sqlBody, "flight": sqlFlight, "flight rest": sqlFlightRest, "flight until": sqlFlightUntil, "records by place": sqlRecordsByPlace, "flight part": sqlFlightPart,
 		"run has": sqlRunHas, "body delete": sqlBodyDelete, "timed": sqlTimed, "timed delete": sqlTimedDelete,
 		"timed back": sqlTimedBack, "timed extend": sqlTimedExtend, "group next": sqlGroupNext,
 		"next stream": sqlNextStream, "next timed": sqlNextTimed, "next flight": sqlNextFlight,

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	sqldriver "database/sql/driver"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -10,41 +11,27 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// hashSize is how much of the SHA-256 of a key is stored. The raw key is compared too (I12): a collision is an error, not a
-// lost message.
-const hashSize = 16
-
 // recordColumns in the order of scanRecord.
-const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
-  completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest, ended, hash`
+const recordColumns = `place, token, consumer, rest, state, bits, nonce, created_at, updated_at, lease_until, retain_until, completed_at, lease,
+  body_digest, deliveries, fingerprint, watermark, result, reason, more`
 
 const (
-	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
+	sqlRecordByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE place = ?"
 	sqlRecordByToken = "SELECT " + recordColumns + " FROM semel_record WHERE token = ?"
 
-	// sqlClaimNew inserts the record that DecideClaim makes of an absent one; the constants are its zero values.
-	// 1 token 2 hash 3 nonce 4 lease_until 5 lease 6 takeover 7 updated_at 8 consumer 9 tenant 10 key 11 fingerprint
-	// 12 created_at 13 deliveries 14 watermark 15 body_digest
-	sqlClaimNew = `INSERT INTO semel_record (token, hash, state, generation, nonce, lease_until, lease, beat, takeover,
-  unknown, updated_at, completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent,
-  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest)
-  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?, ?, ?)
-  ON CONFLICT (hash) DO NOTHING`
+	// sqlRecordInsert takes token, place, rest, consumer and created_at, then recordValues.
+	sqlRecordInsert = `INSERT INTO semel_record (token, place, rest, consumer, created_at, state, bits, nonce, age, until, lease,
+  body_digest, deliveries, fingerprint, watermark, result, reason, more)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO NOTHING`
 
-	// sqlComplete is DecideFinish for the plain case: IN_PROGRESS, ours, Complete, no versions. No row: the table decides.
-	// 1 updated_at 2 completed_at 3 retain_until 4 result 5 reason 6 token 7 nonce 8 generation 9 hash
-	sqlComplete = `UPDATE semel_record SET state = 3, updated_at = ?, completed_at = ?, retain_until = ?, result = ?,
-  reason = ?, unknown = 0 WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ? AND watermark IS NULL`
+	// sqlRecordUpdate takes token, recordValues, and the token before.
+	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, bits = ?, nonce = ?, age = ?, until = ?, lease = ?, body_digest = ?,
+  deliveries = ?, fingerprint = ?, watermark = ?, result = ?, reason = ?, more = ? WHERE token = ?`
 
-	// sqlExtend is DecideExtend for the plain case. 1 lease 2 lease_until 3 updated_at 4 token 5 nonce 6 generation 7 hash
-	sqlExtend = `UPDATE semel_record SET lease = ?, lease_until = ?, updated_at = ?, beat = beat + 1
-  WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ?`
-
-	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
-  beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
-  fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
-  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ?, ended = ? WHERE token = ?`
+	// sqlComplete is DecideFinish for the plain case: the first run, IN_PROGRESS, ours, Complete, no versions. No row: the table
+	// decides. 1 updated_at 2 retain_until 3 result 4 reason 5 token 6 nonce 7 place
+	sqlComplete = `UPDATE semel_record SET state = 3, bits = bits & ~4, age = ? - created_at, until = ? - created_at, lease = NULL,
+  result = ?, reason = ? WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL AND more IS NULL`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -52,28 +39,116 @@ const (
 	sqlDue = `INSERT INTO semel_block (block, due) VALUES (?, 0) ON CONFLICT (block) DO UPDATE SET due = 0`
 )
 
+// The column bits. Its lowest two are the takeover policy.
+const (
+	bitUnknown = 1 << (iota + 2)
+	bitSpent
+	bitDisposed
+	shiftEnded = 5
+)
+
+// more is the column of that name: what few records have. Nil is the default of the state.
+type more struct {
+	Generation  uint32 `json:"generation,omitempty"`
+	Epoch       uint32 `json:"epoch,omitempty"`
+	Attempt     *int   `json:"attempt,omitempty"`
+	Failures    int    `json:"failures,omitempty"`
+	Takeovers   int    `json:"takeovers,omitempty"`
+	Uncertainty int    `json:"uncertainty,omitempty"`
+	Beat        uint32 `json:"beat,omitempty"`
+	RetryAt     *int64 `json:"retry_at,omitempty"`
+	CompletedAt *int64 `json:"completed_at,omitempty"`
+}
+
+// usualAttempt is the attempt of a record whose column more does not name one.
+func usualAttempt(s driver.State) int {
+	if s == driver.Expired {
+		return 0
+	}
+	return 1
+}
+
+// moreOf is the column more of a record.
+func moreOf(r *driver.Record) (sqldriver.Value, error) {
+	m := more{Epoch: r.Epoch, Failures: r.Failures, Takeovers: r.Takeovers, Uncertainty: r.Uncertainty}
+	if r.Generation != 1 {
+		m.Generation = r.Generation
+	}
+	if r.Attempt != usualAttempt(r.State) {
+		m.Attempt = &r.Attempt
+	}
+	if r.State == driver.InProgress { // no other state reads it
+		m.Beat = r.Beat
+	}
+	m.RetryAt = after(r, r.RetryAt)
+	if r.State != driver.Completed { // whose updated_at it is
+		m.CompletedAt = after(r, r.CompletedAt)
+	}
+	if m == (more{}) {
+		return nil, nil
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}
+
+// after is how long after the record was made a time is, in microseconds. It is nil if there is no such time.
+func after(r *driver.Record, t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	n := micro(t) - micro(r.CreatedAt)
+	return &n
+}
+
+// read reads the column more.
+func (m *more) read(text string, r *driver.Record) error {
+	if text == "" {
+		r.Generation, r.Attempt = 1, usualAttempt(r.State)
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), m); err != nil {
+		return err
+	}
+	r.Generation, r.Attempt = max(m.Generation, 1), usualAttempt(r.State)
+	if m.Attempt != nil {
+		r.Attempt = *m.Attempt
+	}
+	r.Epoch, r.Failures, r.Takeovers, r.Uncertainty, r.Beat = m.Epoch, m.Failures, m.Takeovers, m.Uncertainty, m.Beat
+	if m.RetryAt != nil {
+		r.RetryAt = time.UnixMicro(micro(r.CreatedAt) + *m.RetryAt)
+	}
+	return nil
+}
+
 // blockShift: a sweep knows records by blocks of 4096 tokens.
 const blockShift = 12
 
 // scanRecord reads recordColumns. Its errors are driver.ErrUnreadable.
 func scanRecord(v rowstore.Row) (driver.Record, error) {
+	bits := v.Int(5)
 	r := driver.Record{
-		Token: uint64(v.Int(0)), State: driver.State(v.Int(1)), Generation: uint32(v.Int(2)),
-		LeaseUntil: v.Time(4), Lease: time.Duration(v.Int(5)), Beat: uint32(v.Int(6)),
-		Takeover: driver.Takeover(v.Int(7)), Unknown: v.Flag(8), UpdatedAt: v.Time(9),
-		CompletedAt: v.Time(10), RetainUntil: v.Time(11), Result: v.Bytes(12), Reason: v.Text(13),
-		Key:         driver.Key{Consumer: v.Text(14), Tenant: v.Text(15), Raw: v.Text(16)},
-		Fingerprint: driver.Fingerprint(v.Bytes(17)), Epoch: uint32(v.Int(18)), Spent: v.Flag(19),
-		Attempt: int(v.Int(20)), Failures: int(v.Int(21)), Takeovers: int(v.Int(22)), Uncertainty: int(v.Int(23)),
-		Disposed: v.Flag(24), RetryAt: v.Time(25), CreatedAt: v.Time(26),
-		BodyDigest: driver.BodyDigest(v.Int(29)), Ended: driver.State(v.Int(30)),
+		Token: uint64(v.Int(1)), State: driver.State(v.Int(4)), Takeover: driver.Takeover(bits & 3), Unknown: bits&bitUnknown != 0,
+		Spent: bits&bitSpent != 0, Disposed: bits&bitDisposed != 0, Ended: driver.State(bits >> shiftEnded),
+		CreatedAt: v.Time(7), UpdatedAt: v.Time(8), LeaseUntil: v.Time(9), RetainUntil: v.Time(10), CompletedAt: v.Time(11),
+		Lease: time.Duration(v.Int(12)), BodyDigest: driver.BodyDigest(v.Int(13)), Fingerprint: driver.Fingerprint(v.Bytes(15)),
+		Result: v.Bytes(17), Reason: v.Text(18),
 	}
-	copy(r.Nonce[:], v.Bytes(3))
+	copy(r.Nonce[:], v.Bytes(6))
 	var err error
+	if r.Key, err = rowstore.Place(v.Bytes(0)).Key(v.Text(2), v.Bytes(3)); err != nil {
+		return r, fmt.Errorf("record %d: %w", r.Token, err)
+	}
 	if r.State > driver.Expired {
 		err = fmt.Errorf("state %d is unknown", r.State)
-	} else if r.Deliveries, err = rowstore.ReadDeliveries(v.Bytes(27)); err == nil {
-		r.Watermark, err = driver.ParseWatermark(v.Bytes(28))
+	}
+	if err == nil {
+		r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, v.Bytes(14))
+	}
+	if err == nil {
+		r.Watermark, err = driver.ParseWatermark(v.Bytes(16))
+	}
+	if err == nil {
+		err = new(more).read(v.Text(19), &r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
@@ -84,25 +159,53 @@ func scanRecord(v rowstore.Row) (driver.Record, error) {
 // findStep is how many records one statement reads. To read fewer, the last one is named again.
 const findStep = 16
 
-// sqlRecordsByHash reads findStep records. The driver describes the columns of every result anew, which costs as much as
+// sqlRecordsByPlace reads findStep records. The driver describes the columns of every result anew, which costs as much as
 // several rows.
-var sqlRecordsByHash = "SELECT " + recordColumns + " FROM semel_record WHERE hash IN (?" + strings.Repeat(", ?", findStep-1) + ")"
+var sqlRecordsByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE place IN (?" + strings.Repeat(", ?", findStep-1) + ")"
+
+// recordValues adds the columns that change.
+func recordValues(v []sqldriver.Value, r *driver.Record) ([]sqldriver.Value, error) {
+	bits := int64(r.Takeover) | flag(r.Unknown)*bitUnknown | flag(r.Spent)*bitSpent | flag(r.Disposed)*bitDisposed |
+		int64(r.Ended)<<shiftEnded
+	end, lease := r.RetainUntil, r.Lease
+	switch r.State {
+	case driver.InProgress:
+		end = r.LeaseUntil
+	case driver.Completed, driver.Expired: // nothing reads it any more
+		lease = 0
+	}
+	var until, leased sqldriver.Value
+	if n := after(r, end); n != nil {
+		until = *n
+	}
+	if lease != 0 {
+		leased = int64(lease)
+	}
+	more, err := moreOf(r)
+	return append(v, int64(r.State), bits, r.Nonce[:], micro(r.UpdatedAt)-micro(r.CreatedAt), until, leased, int64(r.BodyDigest),
+		bytesOrNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), bytesOrNull([]byte(r.Fingerprint)), watermark(r),
+		bytesOrNull(r.Result), textOrNull(r.Reason), more), err
+}
 
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
-func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
-	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
-		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), bytesOrNull(rowstore.PackDeliveries(r.Deliveries...)), watermark(r), int64(r.BodyDigest))
+func (t *txn) insert(r *driver.Record, place rowstore.Place) (bool, error) {
+	var list [18]sqldriver.Value
+	values, err := recordValues(append(list[:0], int64(r.Token), []byte(place), bytesOrNull(place.Rest(&r.Key)), r.Key.Consumer,
+		micro(r.CreatedAt)), r)
+	if err != nil {
+		return false, err
+	}
+	n, err := t.s.exec(sqlRecordInsert, values...)
 	return n == 1, err
 }
 
 // store writes back a record whose token was old. A sweep that knew the block of the new token looks at it again.
 func (t *txn) store(old uint64, r *driver.Record) error {
-	n, err := t.s.exec(sqlRecordUpdate, int64(r.Token), int64(r.State), int64(r.Generation), r.Nonce[:],
-		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
-		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
-		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), bytesOrNull(rowstore.PackDeliveries(r.Deliveries...)), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
+	values, err := recordValues([]sqldriver.Value{int64(r.Token)}, r)
+	if err != nil {
+		return err
+	}
+	n, err := t.s.exec(sqlRecordUpdate, append(values, int64(old))...)
 	if err != nil {
 		return err
 	}
@@ -125,13 +228,6 @@ func (t *txn) touch(token uint64) error {
 	return err
 }
 
-func fingerprint(f driver.Fingerprint) sqldriver.Value {
-	if f == "" {
-		return nil
-	}
-	return []byte(f)
-}
-
 // bytesOrNull stores empty bytes as NULL.
 func bytesOrNull(b []byte) sqldriver.Value {
 	if len(b) == 0 {
@@ -140,18 +236,23 @@ func bytesOrNull(b []byte) sqldriver.Value {
 	return b
 }
 
+// textOrNull stores "" as NULL.
+func textOrNull(s string) sqldriver.Value {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 func watermark(r *driver.Record) sqldriver.Value {
 	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
-// hashes hashes the keys of items in the caller's goroutine, because the writing one is busy.
-func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
-	out := make([][]byte, len(items))
-	all := make([]byte, 0, hashSize*len(items))
+// places makes the places of items in the caller's goroutine, because the writing one is busy.
+func places[T any](items []T, key func(*T) *driver.Key) []rowstore.Place {
+	out := make([]rowstore.Place, len(items))
 	for i := range items {
-		h := key(&items[i]).Hash()
-		all = append(all, h[:hashSize]...)
-		out[i] = all[hashSize*i : hashSize*(i+1) : hashSize*(i+1)]
+		out[i] = rowstore.PlaceOf(key(&items[i]))
 	}
 	return out
 }

@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -82,14 +82,16 @@ func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, err
 	return out, nil
 }
 
-// find reads the records of keys, which are in the order of their hashes.
+// find reads the records of keys, which are in the order of their places.
 func (t *txn) find(keys []rowstore.ID, out []rowstore.Locked) error {
 	read := func(v rowstore.Row) error {
 		r, err := scanRecord(v)
-		hash := rowstore.Hash(v.Bytes(31))
-		at, _ := slices.BinarySearchFunc(keys, hash, func(id rowstore.ID, h rowstore.Hash) int { return bytes.Compare(id.Hash[:], h[:]) })
-		for ; at < len(keys) && keys[at].Hash == hash; at++ {
+		place := rowstore.Place(v.Bytes(0))
+		at, _ := slices.BinarySearchFunc(keys, place, func(id rowstore.ID, p rowstore.Place) int { return cmp.Compare(id.Place, p) })
+		for ; at < len(keys) && keys[at].Place == place; at++ {
 			switch {
+			case v.Text(2) != keys[at].Key.Consumer:
+				out[at].Err = rowstore.ErrCollision
 			case err != nil:
 				out[at].Err = err
 			case r.Key != keys[at].Key:
@@ -101,14 +103,14 @@ func (t *txn) find(keys []rowstore.ID, out []rowstore.Locked) error {
 		return nil
 	}
 	if len(keys) == 1 {
-		return t.s.query(read, sqlRecordByHash, keys[0].Hash[:])
+		return t.s.query(read, sqlRecordByPlace, []byte(keys[0].Place))
 	}
 	args := make([]sqldriver.Value, findStep)
 	for from := 0; from < len(keys); from += findStep {
 		for i := range args {
-			args[i] = keys[min(from+i, len(keys)-1)].Hash[:]
+			args[i] = []byte(keys[min(from+i, len(keys)-1)].Place)
 		}
-		if err := t.s.query(read, sqlRecordsByHash, args...); err != nil {
+		if err := t.s.query(read, sqlRecordsByPlace, args...); err != nil {
 			return err
 		}
 	}
@@ -140,8 +142,7 @@ func (x rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
 	if l.Record.State != driver.Absent {
 		return x.store(l.Record.Token, after)
 	}
-	hash := rowstore.HashOf(&after.Key)
-	made, err := x.insert(after, hash[:])
+	made, err := x.insert(after, rowstore.PlaceOf(&after.Key))
 	switch {
 	case err != nil:
 		return err
@@ -190,8 +191,8 @@ func column(v any) sqldriver.Value {
 		return micro(v)
 	case bool:
 		return flag(v)
-	case rowstore.Hash:
-		return v[:]
+	case rowstore.Place:
+		return []byte(v)
 	case driver.Nonce:
 		return v[:]
 	case rowstore.Text:

@@ -1,11 +1,9 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -35,8 +33,8 @@ func (s *Store) Features() driver.StoreFeatures {
 // Claim decides claims in one transaction. An error means that nothing was decided, or, unless it wraps
 // driver.ErrNotCommitted, that the outcome is unknown.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	hashes := hashes(c, func(c *driver.Claim) *driver.Key { return &c.Key })
-	return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, hashes, out) })
+	places := places(c, func(c *driver.Claim) *driver.Key { return &c.Key })
+	return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, places, out) })
 }
 
 // writeAll decides n items in one write transaction.
@@ -50,7 +48,7 @@ func writeAll[R any](ctx context.Context, db *DB, what string, n int, each func(
 
 // claims decides claims in their order. Most keys are new, so the inserts come first: they are the guarded write for "no
 // record". Existing records are read together and decided by the table.
-func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) error {
+func (t *txn) claims(c []driver.Claim, places []rowstore.Place, out []driver.Grant) error {
 	var old []int
 	for i := range c {
 		drawn, err := t.draw()
@@ -59,7 +57,7 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 		}
 		after, g, fresh := driver.DecideClaim(driver.Record{}, c[i], t.now, uint64(drawn))
 		if out[i] = g; fresh {
-			fresh, err = t.insert(&after, hashes[i])
+			fresh, err = t.insert(&after, places[i])
 		}
 		if err != nil {
 			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
@@ -81,54 +79,29 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 // together, so an item must not overtake one of the same key.
 type rest []int
 
-func (r rest) has(hash []byte, hashes [][]byte) bool {
-	return slices.ContainsFunc(r, func(i int) bool { return bytes.Equal(hashes[i], hash) })
-}
-
-// Extend renews leases in one transaction.
-func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
-	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) error {
-		var others rest
-		for i := range h {
-			n, err := t.s.exec(sqlExtend, int64(lease), micro(t.now.Add(lease)), t.micros(), int64(h[i].Token), h[i].Nonce[:],
-				int64(h[i].Generation), hashes[i])
-			switch {
-			case err != nil:
-				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
-			case n == 1:
-				out[i] = driver.Applied
-			default:
-				others = append(others, i)
-			}
-		}
-		decided, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, rowstore.Some(h, others)...)
-		for at := range decided {
-			out[others[at]] = decided[at]
-		}
-		return err
-	})
+func (r rest) has(place rowstore.Place, places []rowstore.Place) bool {
+	return slices.ContainsFunc(r, func(i int) bool { return places[i] == place })
 }
 
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
+	places := places(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) error {
-		_, err := t.finish(func(i int) *driver.Finish { return &f[i] }, hashes, out)
+		_, err := t.finish(func(i int) *driver.Finish { return &f[i] }, places, out)
 		return err
 	})
 }
 
 // finish ends attempts. fresh lists those that it writes, in the order of the call.
-func (t *txn) finish(item func(i int) *driver.Finish, hashes [][]byte, out []driver.Outcome) (fresh []int, err error) {
+func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, out []driver.Outcome) (fresh []int, err error) {
 	var others rest
 	var ends []driver.Finish // of others
 	fresh = make([]int, 0, len(out))
 	for i := range out {
 		f, n := item(i), int64(0)
-		if f.Final == driver.Complete && f.Hold.Version == "" && !others.has(hashes[i], hashes) {
-			n, err = t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
-				int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hashes[i])
+		if f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1 && !others.has(places[i], places) {
+			n, err = t.s.exec(sqlComplete, t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
+				int64(f.Hold.Token), f.Hold.Nonce[:], []byte(places[i]))
 		}
 		switch {
 		case err != nil:

@@ -26,14 +26,14 @@ const sweepSteps = 5000
 const (
 	sqlSweepKnown = "SELECT block FROM semel_block WHERE block >= ? AND due <= ? ORDER BY block LIMIT 1"
 	sqlSweepNext  = "SELECT token FROM semel_record WHERE token >= ? ORDER BY token LIMIT 1"
-	sqlSweepBlock = `SELECT token, state, retain_until, lease_until, consumer, unknown, watermark IS NOT NULL, hash
+	sqlSweepBlock = `SELECT token, state, retain_until, lease_until, consumer, bits & 4, watermark IS NOT NULL, place
   FROM semel_record WHERE token >= ? AND token < ?`
 	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4, 6) AND retain_until < ?"
 	// sqlSweepExpire makes a record EXPIRED. 1 period 2 token 3 now
-	sqlSweepExpire = `UPDATE semel_record SET ended = state, state = 6, retain_until = retain_until + ?, nonce = x'', lease_until = 0,
-  lease = 0, beat = 0, completed_at = 0, result = NULL, reason = '', fingerprint = NULL, body_digest = 0, spent = 0, attempt = 0,
-  failures = 0, takeovers = 0, retry_at = 0, deliveries = NULL
-  WHERE token = ? AND (state IN (3, 4) OR state = 2 AND unknown = 1) AND watermark IS NULL AND retain_until < ?`
+	sqlSweepExpire = `UPDATE semel_record SET bits = (bits & ~8) | (state << 5), state = 6, until = until + ?, nonce = x'', lease = NULL,
+  result = NULL, reason = NULL, fingerprint = NULL, body_digest = 0, deliveries = NULL,
+  more = json_remove(more, '$.attempt', '$.failures', '$.takeovers', '$.retry_at', '$.completed_at')
+  WHERE token = ? AND (state IN (3, 4) OR state = 2 AND bits & 4) AND watermark IS NULL AND retain_until < ?`
 	sqlSweepKeep = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop = "DELETE FROM semel_block WHERE block = ?"
 
@@ -45,7 +45,7 @@ const (
 // sqlBelongings removes the belongings of a record that expires. The trigger semel_record_gone removes those of a deleted
 // one.
 var sqlBelongings = [...]string{
-	"DELETE FROM semel_step WHERE hash = ?", "DELETE FROM semel_audit WHERE hash = ?", "DELETE FROM semel_duplicate WHERE hash = ?",
+	"DELETE FROM semel_step WHERE place = ?", "DELETE FROM semel_audit WHERE place = ?", "DELETE FROM semel_duplicate WHERE place = ?",
 }
 
 // Sweep purges or expires up to limit records whose retention has ended, and parks claims of the consumers (none = all)
@@ -98,7 +98,7 @@ type sweep struct {
 // departure is a record whose retention has ended. It is purged, or with a period becomes EXPIRED.
 type departure struct {
 	token  int64
-	hash   []byte
+	place  []byte
 	period time.Duration
 }
 
@@ -260,7 +260,7 @@ func (w *sweep) expire(d departure, belongings bool) error {
 	}
 	w.sum.Expired++
 	for i := 0; belongings && i < len(sqlBelongings); i++ {
-		if _, err := w.t.s.exec(sqlBelongings[i], d.hash); err != nil {
+		if _, err := w.t.s.exec(sqlBelongings[i], d.place); err != nil {
 			return err
 		}
 	}

@@ -24,8 +24,8 @@ func sweepOfManySteps(t *testing.T, period time.Duration) {
 	for _, key := range []string{"a", "b", "c", "d"} {
 		g := must(s.Claim(ctx, claim(key)))(t)[0]
 		exec_(t, db, `WITH RECURSIVE g (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < 3000)
-			INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, reason)
-			SELECT ?, 0, zeroblob(0), CAST(n AS TEXT), n, 3, 0, 0, ?, zeroblob(16), 0, '' FROM g`, columns([]any{rowstore.HashOf(&g.Hold.Key)})[0], int64(g.Hold.Token))
+			INSERT INTO semel_step (place, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, reason)
+			SELECT ?, 0, zeroblob(0), CAST(n AS TEXT), n, 3, 0, 0, ?, zeroblob(16), 0, '' FROM g`, []byte(rowstore.PlaceOf(&g.Hold.Key)), int64(g.Hold.Token))
 		f := driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: -time.Second}
 		if out := must(s.Finish(ctx, f))(t); out[0] != driver.Applied {
 			t.Fatal(out)

@@ -296,7 +296,7 @@ func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
 		_, err = x.t.s.exec("ROLLBACK")
 		return errors.Join(errEnded, err)
 	}
-	err := x.held.Commit(rowTx{x.t}, w, func() ([]driver.Outcome, error) { return out, x.t.commit(w, workHashes(w), out) })
+	err := x.held.Commit(rowTx{x.t}, w, func() ([]driver.Outcome, error) { return out, x.t.commit(w, workPlaces(w), out) })
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestI3_TokensOfRolledBackTransactions(t *testing.T) {
 			note(h.Token, "other")
 		}
 	}
-	if n := count(t, db, "SELECT count(*) FROM semel_record WHERE key = 'k'"); n != 0 {
+	if n := count(t, db, "SELECT count(*) FROM semel_records WHERE key = 'k'"); n != 0 {
 		t.Error("a rolled-back claim left a record")
 	}
 	h := acquire(t, s, "k")

@@ -81,30 +81,41 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// PackDeliveries returns the ids of deliveries as they are stored: each after its length, nil when there are none.
-func PackDeliveries(ids ...string) []byte {
+// PackDeliveries returns the ids of deliveries of a key as they are stored: each after its length, nil when there are none. An
+// id that is the key, as it is by default, is stored as "", which is no id.
+func PackDeliveries(raw string, ids ...string) []byte {
 	n := 0
 	for _, id := range ids {
 		n += binary.MaxVarintLen16 + len(id)
 	}
-	if len(ids) == 0 || len(ids) == 1 && ids[0] == "" {
-		return nil
-	}
 	b := make([]byte, 0, n)
 	for _, id := range ids {
+		switch id {
+		case "":
+			continue
+		case raw:
+			id = ""
+		}
 		b = append(binary.AppendUvarint(b, uint64(len(id))), id...)
+	}
+	if len(b) == 0 {
+		return nil
 	}
 	return b
 }
 
 // ReadDeliveries reads what PackDeliveries wrote.
-func ReadDeliveries(b []byte) (ids []string, err error) {
+func ReadDeliveries(raw string, b []byte) (ids []string, err error) {
 	for len(b) > 0 {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(len(b)-size) {
 			return nil, errors.New("read deliveries: their lengths are damaged")
 		}
-		ids = append(ids, string(b[size:size+int(n)]))
+		id := raw
+		if n > 0 {
+			id = string(b[size : size+int(n)])
+		}
+		ids = append(ids, id)
 		b = b[size+int(n):]
 	}
 	return ids, nil

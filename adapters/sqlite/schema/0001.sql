@@ -11,42 +11,46 @@ CREATE TABLE semel_state (
 ) STRICT;
 INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1, 0, 0, 0, 0);
 
--- One idempotency record per key, for all modes.
+-- One idempotency record per key, for all modes. Rows are in the order of their tokens, and the index is in the order of the
+-- keys. A column takes a byte of each row, and NULL, 0 and 1 take no further one: a key that is completed in its first run has
+-- few other values.
 CREATE TABLE semel_record (
   token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
-  hash         BLOB    NOT NULL,         -- first 16 bytes of the SHA-256 of consumer, tenant and key
-  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
-  ended        INTEGER NOT NULL DEFAULT 0, -- the state before an EXPIRED record expired; 0 in every other state
-  generation   INTEGER NOT NULL,         -- raised by a redrive
-  nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
-  lease_until  INTEGER NOT NULL,
-  lease        INTEGER NOT NULL,         -- the lease that was asked for, in nanoseconds
-  beat         INTEGER NOT NULL,         -- extensions of the lease
-  takeover     INTEGER NOT NULL,         -- 0 resume 1 probe 2 once
-  unknown      INTEGER NOT NULL,         -- 1: an earlier run may have had its effect
-  updated_at   INTEGER NOT NULL,
-  completed_at INTEGER NOT NULL,
-  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: end of the long-term period
-  result       BLOB,
-  reason       TEXT    NOT NULL,
+  place        BLOB    NOT NULL,         -- of the key: 6 bytes of the SHA-256 of consumer, length of tenant, tenant, key
+  rest         BLOB,                     -- length of tenant, tenant, key, where place has 255 bytes and ends with a hash
   consumer     TEXT    NOT NULL,
-  tenant       TEXT    NOT NULL,
-  key          TEXT    NOT NULL,
-  fingerprint  BLOB,
-  body_digest  INTEGER NOT NULL DEFAULT 0, -- of the body of the latest run's message, as driver.BodyDigest; 0: not known
-  epoch        INTEGER NOT NULL,
-  spent        INTEGER NOT NULL,         -- 1: the nonce was released
-  attempt      INTEGER NOT NULL,         -- runs in this generation
-  failures     INTEGER NOT NULL,         -- recorded failed runs in this generation
-  takeovers    INTEGER NOT NULL,         -- expired runs in a row
-  uncertainty  INTEGER NOT NULL,         -- moments when nobody could know the outcome
-  disposed     INTEGER NOT NULL,         -- 1: a person discarded the dead letter
-  retry_at     INTEGER NOT NULL,
+  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  bits         INTEGER NOT NULL,         -- takeover (0 resume 1 probe 2 once) | 4 unknown: an earlier run may have had its effect
+                                         -- | 8 spent: the nonce was released | 16 disposed: a person discarded the dead letter
+                                         -- | 32 * the state before an EXPIRED record expired
+  nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
   created_at   INTEGER NOT NULL,
-  deliveries   BLOB,                     -- ids of deliveries that acquired the key, each after its length
-  watermark    BLOB                      -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
+  age          INTEGER NOT NULL,         -- microseconds from created_at to the latest change
+  until        INTEGER,                  -- microseconds from created_at to the end of the lease (IN_PROGRESS), of the long-term
+                                         -- period (EXPIRED) or of the retention. NULL: UNCERTAIN, which is never purged
+  lease        INTEGER,                  -- the lease that was asked for, in nanoseconds; NULL once it is COMPLETED or EXPIRED
+  body_digest  INTEGER NOT NULL,         -- of the body of the latest run's message, as driver.BodyDigest; 0: not known
+  deliveries   BLOB,                     -- ids of deliveries that acquired the key, each after its length; '' is the key itself
+  fingerprint  BLOB,
+  watermark    BLOB,                     -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
+  result       BLOB,
+  reason       TEXT,
+  more         TEXT,                     -- JSON object of what few records have:
+                                         -- generation  raised by a redrive; else 1
+                                         -- epoch       deliberate re-runs of a completed key
+                                         -- attempt     runs in this generation; else 1, or 0 if EXPIRED
+                                         -- failures    recorded failed runs in this generation
+                                         -- takeovers   expired runs in a row
+                                         -- uncertainty moments when nobody could know the outcome
+                                         -- beat        extensions of the lease
+                                         -- retry_at, completed_at (of an older version): microseconds from created_at
+
+  updated_at   INTEGER AS (created_at + age) VIRTUAL,
+  lease_until  INTEGER AS (CASE state WHEN 1 THEN created_at + until END) VIRTUAL,
+  retain_until INTEGER AS (CASE WHEN state <> 1 THEN created_at + until END) VIRTUAL,
+  completed_at INTEGER AS (created_at + CASE state WHEN 3 THEN age ELSE more ->> 'completed_at' END) VIRTUAL
 ) STRICT;
-CREATE UNIQUE INDEX semel_record_hash ON semel_record (hash);
+CREATE UNIQUE INDEX semel_record_place ON semel_record (place);
 CREATE INDEX semel_record_uncertain ON semel_record (created_at) WHERE state = 5; -- metrics ask for them again and again
 
 -- What a sweep knows of a block of 4096 tokens: nothing in it can be purged or parked before due.
@@ -137,7 +141,7 @@ CREATE UNIQUE INDEX semel_dead_letter_id ON semel_dead_letter (queue, id);
 
 -- Journals of steps (mode E): what the run of a key wrote down of its progress. epoch and version name the run.
 CREATE TABLE semel_step (
-  hash       BLOB    NOT NULL,           -- of the record
+  place      BLOB    NOT NULL,           -- of the record
   epoch      INTEGER NOT NULL,
   version    BLOB    NOT NULL,
   name       TEXT    NOT NULL,           -- '' is the run's own row
@@ -150,13 +154,13 @@ CREATE TABLE semel_step (
   updated_at INTEGER NOT NULL,
   result     BLOB,
   reason     TEXT    NOT NULL,
-  PRIMARY KEY (hash, epoch, version, name)
+  PRIMARY KEY (place, epoch, version, name)
 ) STRICT;
 
 -- The audit entries of operators: who did what to which record, and what it was before. They are only added.
 CREATE TABLE semel_audit (
   seq        INTEGER PRIMARY KEY,
-  hash       BLOB    NOT NULL,           -- of the record
+  place      BLOB    NOT NULL,           -- of the record
   at         INTEGER NOT NULL,
   who        TEXT    NOT NULL,
   kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
@@ -171,12 +175,12 @@ CREATE TABLE semel_audit (
   key        TEXT    NOT NULL,
   reason     TEXT    NOT NULL
 ) STRICT;
-CREATE INDEX semel_audit_hash ON semel_audit (hash);
+CREATE INDEX semel_audit_place ON semel_audit (place);
 
 -- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
 -- transactions, best effort.
 CREATE TABLE semel_duplicate (
-  hash     BLOB    NOT NULL,             -- of the record
+  place    BLOB    NOT NULL,             -- of the record
   nr       INTEGER NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
   at       INTEGER NOT NULL,
   message  TEXT    NOT NULL,             -- its id
@@ -185,14 +189,14 @@ CREATE TABLE semel_duplicate (
   delivery INTEGER NOT NULL,             -- the broker's delivery count; 0: unknown
   decision TEXT    NOT NULL,
   cause    TEXT    NOT NULL,
-  PRIMARY KEY (hash, nr)
+  PRIMARY KEY (place, nr)
 ) STRICT, WITHOUT ROWID;
 
 -- A record's steps, audit entries and duplicates go with it. A new run of the key must not find its old steps done.
 CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
-  DELETE FROM semel_step WHERE hash = OLD.hash;
-  DELETE FROM semel_audit WHERE hash = OLD.hash;
-  DELETE FROM semel_duplicate WHERE hash = OLD.hash;
+  DELETE FROM semel_step WHERE place = OLD.place;
+  DELETE FROM semel_audit WHERE place = OLD.place;
+  DELETE FROM semel_duplicate WHERE place = OLD.place;
 END;
 
 -- For how long the records of a consumer stay EXPIRED after their retention. Every sweep obeys it.
@@ -201,18 +205,31 @@ CREATE TABLE semel_long_term (
   period   INTEGER NOT NULL              -- microseconds
 ) STRICT, WITHOUT ROWID;
 
+-- The tenant and the key of each record, which are in its place. k is the length of the tenant, as uvarint, then both.
+CREATE VIEW semel_key AS
+SELECT token, place, consumer, CAST(substr(k, at, size) AS TEXT) AS tenant, CAST(substr(k, at + size) AS TEXT) AS key
+  FROM (SELECT *, CASE WHEN a < 128 THEN a ELSE a - 128 + 128 * b END AS size, CASE WHEN a < 128 THEN 2 ELSE 3 END AS at
+    FROM (SELECT *, 16 * instr('123456789ABCDEF', substr(h, 1, 1)) + instr('123456789ABCDEF', substr(h, 2, 1)) AS a,
+        16 * instr('123456789ABCDEF', substr(h, 3, 1)) + instr('123456789ABCDEF', substr(h, 4, 1)) AS b
+      FROM (SELECT *, hex(substr(k, 1, 2)) AS h
+        FROM (SELECT token, place, consumer, coalesce(rest, substr(place, 7)) AS k FROM semel_record))));
+
 -- For people, with the names that the views have on PostgreSQL too. Times are text, in UTC, to the second.
 CREATE VIEW semel_records AS
-SELECT consumer, tenant, key,
+SELECT k.consumer, k.tenant, k.key,
        CASE state WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
          WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS state,
-       CASE takeover WHEN 0 THEN 'resume' WHEN 1 THEN 'probe' WHEN 2 THEN 'once' END AS takeover,
-       attempt, failures, takeovers, uncertainty, unknown, disposed, generation, epoch, token, reason,
-       CAST(result AS TEXT) AS result, datetime(nullif(created_at, 0) / 1000000, 'unixepoch') AS created_at, datetime(nullif(updated_at, 0) / 1000000, 'unixepoch') AS updated_at,
-       datetime(nullif(lease_until, 0) / 1000000, 'unixepoch') AS lease_until, datetime(nullif(retry_at, 0) / 1000000, 'unixepoch') AS retry_at,
-       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until,
-       CASE ended WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED' END AS ended
-  FROM semel_record;
+       CASE bits & 3 WHEN 0 THEN 'resume' WHEN 1 THEN 'probe' WHEN 2 THEN 'once' END AS takeover,
+       coalesce(more ->> 'attempt', state <> 6) AS attempt, coalesce(more ->> 'failures', 0) AS failures,
+       coalesce(more ->> 'takeovers', 0) AS takeovers, coalesce(more ->> 'uncertainty', 0) AS uncertainty,
+       (bits >> 2) & 1 AS unknown, (bits >> 4) & 1 AS disposed, coalesce(more ->> 'generation', 1) AS generation,
+       coalesce(more ->> 'epoch', 0) AS epoch, token, coalesce(reason, '') AS reason, CAST(result AS TEXT) AS result,
+       datetime(created_at / 1000000, 'unixepoch') AS created_at, datetime(updated_at / 1000000, 'unixepoch') AS updated_at,
+       datetime(lease_until / 1000000, 'unixepoch') AS lease_until,
+       datetime((created_at + (more ->> 'retry_at')) / 1000000, 'unixepoch') AS retry_at,
+       datetime(completed_at / 1000000, 'unixepoch') AS completed_at, datetime(retain_until / 1000000, 'unixepoch') AS retain_until,
+       CASE bits >> 5 WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED' END AS ended
+  FROM semel_record JOIN semel_key k USING (token);
 
 -- Every message, whichever table holds it.
 CREATE VIEW semel_messages AS
@@ -245,7 +262,7 @@ SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,
        CASE s.state WHEN 1 THEN 'REGISTERED' WHEN 2 THEN 'STARTED' WHEN 3 THEN 'DONE' WHEN 4 THEN 'COMP_STARTED'
          WHEN 5 THEN 'COMP_DONE' WHEN 6 THEN 'COMPENSATING' END AS state,
        s.undo, s.failures, s.reason, s.result, s.token, datetime(s.updated_at / 1000000, 'unixepoch') AS updated_at
-  FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
+  FROM semel_step s JOIN semel_key r ON r.place = s.place;
 
 CREATE VIEW semel_audits AS
 SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
@@ -262,4 +279,4 @@ SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
 CREATE VIEW semel_duplicates AS
 SELECT r.consumer, r.tenant, r.key, d.nr, datetime(d.at / 1000000, 'unixepoch') AS at, d.message, d.worker, d.queue, d.delivery,
        d.decision, d.cause
-  FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;
+  FROM semel_duplicate d JOIN semel_key r ON r.place = d.place;

@@ -100,7 +100,7 @@ func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, o
 	for i := range out {
 		f, n := item(i), int64(0)
 		if f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1 && !others.has(places[i], places) {
-			n, err = t.s.exec(sqlComplete, t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
+			n, err = t.s.exec(sqlComplete, t.micros(), milli(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
 				int64(f.Hold.Token), f.Hold.Nonce[:], []byte(places[i]))
 		}
 		switch {

@@ -12,8 +12,8 @@ import (
 )
 
 // recordColumns in the order of scanRecord.
-const recordColumns = `place, token, consumer, rest, state, bits, nonce, created_at, updated_at, lease_until, retain_until, completed_at, until,
-  age, body_digest, deliveries, fingerprint, watermark, result, reason, more`
+const recordColumns = `place, token, consumer, rest, state, bits, nonce, created_at, updated_at, lease_until, retain_until,
+  completed_at, until, age, body_digest, deliveries, fingerprint, watermark, result, reason, more`
 
 const (
 	sqlRecordByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE place = ?"
@@ -28,10 +28,17 @@ const (
 	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, bits = ?, nonce = ?, age = ?, until = ?, body_digest = ?,
   deliveries = ?, fingerprint = ?, watermark = ?, result = ?, reason = ?, more = ? WHERE token = ?`
 
-	// sqlComplete is DecideFinish for the plain case: the first run, IN_PROGRESS, ours, Complete, no versions. No row: the table
-	// decides. 1 updated_at 2 retain_until in milliseconds 3 result 4 reason 5 token 6 nonce 7 place
+	// sqlComplete is DecideFinish for the plain case: the first run, IN_PROGRESS, ours, Complete, no versions. No row: the
+	// table decides. 1 updated_at 2 retain_until in milliseconds 3 result 4 reason 5 token 6 nonce 7 place
 	sqlComplete = `UPDATE semel_record SET state = 3, bits = bits & ~4, age = ? - 1000 * created_at, until = ? - created_at,
-  result = ?, reason = ? WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL AND more IS NULL`
+  result = ?, reason = ?, more = NULL WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL
+  AND coalesce(json_remove(more, '$.beat'), '{}') = '{}'`
+
+	// sqlExtend is DecideExtend for the plain case. 1 updated_at 2 lease_until 3 what the lease has beyond whole microseconds
+	// 4 token 5 nonce 6 place 7 generation
+	sqlExtend = `UPDATE semel_record SET age = ? - 1000 * created_at, until = 1000 * (? - 1000 * created_at) + ?,
+  more = json_set(json_remove(coalesce(more, '{}'), '$.lease'), '$.beat', coalesce(more ->> 'beat', 0) + 1)
+  WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND coalesce(more ->> 'generation', 1) = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -81,6 +82,31 @@ type rest []int
 
 func (r rest) has(place rowstore.Place, places []rowstore.Place) bool {
 	return slices.ContainsFunc(r, func(i int) bool { return places[i] == place })
+}
+
+// Extend renews leases in one transaction.
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	places := places(h, func(h *driver.Hold) *driver.Key { return &h.Key })
+	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) error {
+		var others rest
+		for i := range h {
+			n, err := t.s.exec(sqlExtend, t.micros(), micro(t.now.Add(lease)), int64(lease%time.Microsecond), int64(h[i].Token),
+				h[i].Nonce[:], []byte(places[i]), int64(h[i].Generation))
+			switch {
+			case err != nil:
+				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
+			case n == 1:
+				out[i] = driver.Applied
+			default:
+				others = append(others, i)
+			}
+		}
+		decided, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, rowstore.Some(h, others)...)
+		for at := range decided {
+			out[others[at]] = decided[at]
+		}
+		return err
+	})
 }
 
 // Finish ends attempts in one transaction.

@@ -34,7 +34,7 @@ CREATE TABLE semel_record (
   watermark    BLOB,                     -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
   result       BLOB,
   reason       TEXT,
-  more         TEXT,                     -- JSON object of what few records have:
+  more         TEXT CHECK (json_valid(more)), -- JSON object of what few records have:
                                          -- generation  raised by a redrive; else 1
                                          -- epoch       deliberate re-runs of a completed key
                                          -- attempt     runs in this generation; else 1, or 0 if EXPIRED

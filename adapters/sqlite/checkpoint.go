@@ -7,8 +7,8 @@ import (
 )
 
 // checkpointer carries the write-ahead log over into the database while the writer appends, on a connection of its own.
-// SQLite's own checkpoints run in the writer, which then waits for the random writes of a whole log: the index on the keys'
-// hashes has no order that new keys keep to. Only the rest that was appended meanwhile is carried over while this process
+// SQLite's own checkpoints run in the writer, which then waits for the writes of a whole log: they are random where keys come in
+// no order. Only the rest that was appended meanwhile is carried over while this process
 // does not write, so that the next transaction begins the log anew.
 type checkpointer struct {
 	db   *DB

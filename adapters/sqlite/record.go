@@ -12,26 +12,33 @@ import (
 )
 
 // recordColumns in the order of scanRecord.
-const recordColumns = `place, token, consumer, rest, state, bits, nonce, created_at, updated_at, lease_until, retain_until, completed_at, lease,
-  body_digest, deliveries, fingerprint, watermark, result, reason, more`
+const recordColumns = `place, token, consumer, rest, state, bits, nonce, created_at, updated_at, lease_until, retain_until,
+  completed_at, until, age, body_digest, deliveries, fingerprint, watermark, result, reason, more`
 
 const (
 	sqlRecordByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE place = ?"
 	sqlRecordByToken = "SELECT " + recordColumns + " FROM semel_record WHERE token = ?"
 
 	// sqlRecordInsert takes token, place, rest, consumer and created_at, then recordValues.
-	sqlRecordInsert = `INSERT INTO semel_record (token, place, rest, consumer, created_at, state, bits, nonce, age, until, lease,
+	sqlRecordInsert = `INSERT INTO semel_record (token, place, rest, consumer, created_at, state, bits, nonce, age, until,
   body_digest, deliveries, fingerprint, watermark, result, reason, more)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO NOTHING`
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO NOTHING`
 
 	// sqlRecordUpdate takes token, recordValues, and the token before.
-	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, bits = ?, nonce = ?, age = ?, until = ?, lease = ?, body_digest = ?,
+	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, bits = ?, nonce = ?, age = ?, until = ?, body_digest = ?,
   deliveries = ?, fingerprint = ?, watermark = ?, result = ?, reason = ?, more = ? WHERE token = ?`
 
-	// sqlComplete is DecideFinish for the plain case: the first run, IN_PROGRESS, ours, Complete, no versions. No row: the table
-	// decides. 1 updated_at 2 retain_until 3 result 4 reason 5 token 6 nonce 7 place
-	sqlComplete = `UPDATE semel_record SET state = 3, bits = bits & ~4, age = ? - created_at, until = ? - created_at, lease = NULL,
-  result = ?, reason = ? WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL AND more IS NULL`
+	// sqlComplete is DecideFinish for the plain case: the first run, IN_PROGRESS, ours, Complete, no versions. No row: the
+	// table decides. 1 updated_at 2 retain_until in milliseconds 3 result 4 reason 5 token 6 nonce 7 place
+	sqlComplete = `UPDATE semel_record SET state = 3, bits = bits & ~4, age = ? - 1000 * created_at, until = ? - created_at,
+  result = ?, reason = ?, more = NULL WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL
+  AND coalesce(json_remove(more, '$.beat'), '{}') = '{}'`
+
+	// sqlExtend is DecideExtend for the plain case. 1 updated_at 2 lease_until 3 what the lease has beyond whole microseconds
+	// 4 token 5 nonce 6 place 7 generation
+	sqlExtend = `UPDATE semel_record SET age = ? - 1000 * created_at, until = 1000 * (? - 1000 * created_at) + ?,
+  more = json_set(json_remove(coalesce(more, '{}'), '$.lease'), '$.beat', coalesce(more ->> 'beat', 0) + 1)
+  WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND coalesce(more ->> 'generation', 1) = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -56,6 +63,7 @@ type more struct {
 	Takeovers   int    `json:"takeovers,omitempty"`
 	Uncertainty int    `json:"uncertainty,omitempty"`
 	Beat        uint32 `json:"beat,omitempty"`
+	Lease       int64  `json:"lease,omitempty"`
 	RetryAt     *int64 `json:"retry_at,omitempty"`
 	CompletedAt *int64 `json:"completed_at,omitempty"`
 }
@@ -77,8 +85,14 @@ func moreOf(r *driver.Record) (sqldriver.Value, error) {
 	if r.Attempt != usualAttempt(r.State) {
 		m.Attempt = &r.Attempt
 	}
-	if r.State == driver.InProgress { // no other state reads it
+	switch {
+	case r.State == driver.InProgress:
 		m.Beat = r.Beat
+		if leaseEnd(r)-1000*age(r) != int64(r.Lease) { // the clock stepped back, and the lease was cut
+			m.Lease = int64(r.Lease)
+		}
+	case r.State != driver.Completed && r.Watermark.Running != "": // an older version waits for as long
+		m.Lease = int64(r.Lease)
 	}
 	m.RetryAt = after(r, r.RetryAt)
 	if r.State != driver.Completed { // whose updated_at it is
@@ -91,12 +105,23 @@ func moreOf(r *driver.Record) (sqldriver.Value, error) {
 	return string(b), err
 }
 
-// after is how long after the record was made a time is, in microseconds. It is nil if there is no such time.
+// created is when a record was made, as it is stored: in milliseconds.
+func created(r *driver.Record) int64 { return r.CreatedAt.UnixMilli() }
+
+// age is the column of that name.
+func age(r *driver.Record) int64 { return micro(r.UpdatedAt) - 1000*created(r) }
+
+// leaseEnd is the column until of a record IN_PROGRESS, from which its lease can be read.
+func leaseEnd(r *driver.Record) int64 {
+	return 1000*(micro(r.LeaseUntil)-1000*created(r)) + int64(r.Lease%time.Microsecond)
+}
+
+// after is how long after that a time is, in microseconds. It is nil if there is no such time.
 func after(r *driver.Record, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}
-	n := micro(t) - micro(r.CreatedAt)
+	n := micro(t) - 1000*created(r)
 	return &n
 }
 
@@ -114,8 +139,11 @@ func (m *more) read(text string, r *driver.Record) error {
 		r.Attempt = *m.Attempt
 	}
 	r.Epoch, r.Failures, r.Takeovers, r.Uncertainty, r.Beat = m.Epoch, m.Failures, m.Takeovers, m.Uncertainty, m.Beat
+	if m.Lease != 0 {
+		r.Lease = time.Duration(m.Lease)
+	}
 	if m.RetryAt != nil {
-		r.RetryAt = time.UnixMicro(micro(r.CreatedAt) + *m.RetryAt)
+		r.RetryAt = time.UnixMicro(1000*created(r) + *m.RetryAt)
 	}
 	return nil
 }
@@ -129,11 +157,13 @@ func scanRecord(v rowstore.Row) (driver.Record, error) {
 	r := driver.Record{
 		Token: uint64(v.Int(1)), State: driver.State(v.Int(4)), Takeover: driver.Takeover(bits & 3), Unknown: bits&bitUnknown != 0,
 		Spent: bits&bitSpent != 0, Disposed: bits&bitDisposed != 0, Ended: driver.State(bits >> shiftEnded),
-		CreatedAt: v.Time(7), UpdatedAt: v.Time(8), LeaseUntil: v.Time(9), RetainUntil: v.Time(10), CompletedAt: v.Time(11),
-		Lease: time.Duration(v.Int(12)), BodyDigest: driver.BodyDigest(v.Int(13)), Fingerprint: driver.Fingerprint(v.Bytes(15)),
-		Result: v.Bytes(17), Reason: v.Text(18),
+		CreatedAt: time.UnixMilli(v.Int(7)), UpdatedAt: v.Time(8), LeaseUntil: v.Time(9), RetainUntil: v.Time(10), CompletedAt: v.Time(11),
+		BodyDigest: driver.BodyDigest(v.Int(14)), Fingerprint: driver.Fingerprint(v.Bytes(16)), Result: v.Bytes(18), Reason: v.Text(19),
 	}
 	copy(r.Nonce[:], v.Bytes(6))
+	if r.State == driver.InProgress {
+		r.Lease = time.Duration(v.Int(12) - 1000*v.Int(13))
+	}
 	var err error
 	if r.Key, err = rowstore.Place(v.Bytes(0)).Key(v.Text(2), v.Bytes(3)); err != nil {
 		return r, fmt.Errorf("record %d: %w", r.Token, err)
@@ -142,13 +172,13 @@ func scanRecord(v rowstore.Row) (driver.Record, error) {
 		err = fmt.Errorf("state %d is unknown", r.State)
 	}
 	if err == nil {
-		r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, v.Bytes(14))
+		r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, v.Bytes(15))
 	}
 	if err == nil {
-		r.Watermark, err = driver.ParseWatermark(v.Bytes(16))
+		r.Watermark, err = driver.ParseWatermark(v.Bytes(17))
 	}
 	if err == nil {
-		err = new(more).read(v.Text(19), &r)
+		err = new(more).read(v.Text(20), &r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
@@ -167,31 +197,24 @@ var sqlRecordsByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE pl
 func recordValues(v []sqldriver.Value, r *driver.Record) ([]sqldriver.Value, error) {
 	bits := int64(r.Takeover) | flag(r.Unknown)*bitUnknown | flag(r.Spent)*bitSpent | flag(r.Disposed)*bitDisposed |
 		int64(r.Ended)<<shiftEnded
-	end, lease := r.RetainUntil, r.Lease
-	switch r.State {
-	case driver.InProgress:
-		end = r.LeaseUntil
-	case driver.Completed, driver.Expired: // nothing reads it any more
-		lease = 0
-	}
-	var until, leased sqldriver.Value
-	if n := after(r, end); n != nil {
-		until = *n
-	}
-	if lease != 0 {
-		leased = int64(lease)
+	var until sqldriver.Value
+	switch {
+	case r.State == driver.InProgress:
+		until = leaseEnd(r)
+	case !r.RetainUntil.IsZero():
+		until = milli(r.RetainUntil) - created(r)
 	}
 	more, err := moreOf(r)
-	return append(v, int64(r.State), bits, r.Nonce[:], micro(r.UpdatedAt)-micro(r.CreatedAt), until, leased, int64(r.BodyDigest),
+	return append(v, int64(r.State), bits, r.Nonce[:], age(r), until, int64(r.BodyDigest),
 		bytesOrNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), bytesOrNull([]byte(r.Fingerprint)), watermark(r),
 		bytesOrNull(r.Result), textOrNull(r.Reason), more), err
 }
 
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
 func (t *txn) insert(r *driver.Record, place rowstore.Place) (bool, error) {
-	var list [18]sqldriver.Value
+	var list [17]sqldriver.Value
 	values, err := recordValues(append(list[:0], int64(r.Token), []byte(place), bytesOrNull(place.Rest(&r.Key)), r.Key.Consumer,
-		micro(r.CreatedAt)), r)
+		created(r)), r)
 	if err != nil {
 		return false, err
 	}
@@ -214,6 +237,9 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 	}
 	return t.touch(r.Token)
 }
+
+// milli is the end of a retention as it is stored: in milliseconds, rounded up.
+func milli(t time.Time) int64 { return (t.UnixMicro() + 999) / 1000 }
 
 // touch lowers what sweeps know of the block of a token.
 func (t *txn) touch(token uint64) error {

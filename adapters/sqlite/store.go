@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -83,6 +84,31 @@ func (r rest) has(place rowstore.Place, places []rowstore.Place) bool {
 	return slices.ContainsFunc(r, func(i int) bool { return places[i] == place })
 }
 
+// Extend renews leases in one transaction.
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	places := places(h, func(h *driver.Hold) *driver.Key { return &h.Key })
+	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) error {
+		var others rest
+		for i := range h {
+			n, err := t.s.exec(sqlExtend, t.micros(), micro(t.now.Add(lease)), int64(lease%time.Microsecond), int64(h[i].Token),
+				h[i].Nonce[:], []byte(places[i]), int64(h[i].Generation))
+			switch {
+			case err != nil:
+				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
+			case n == 1:
+				out[i] = driver.Applied
+			default:
+				others = append(others, i)
+			}
+		}
+		decided, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, rowstore.Some(h, others)...)
+		for at := range decided {
+			out[others[at]] = decided[at]
+		}
+		return err
+	})
+}
+
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	places := places(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
@@ -100,7 +126,7 @@ func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, o
 	for i := range out {
 		f, n := item(i), int64(0)
 		if f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1 && !others.has(places[i], places) {
-			n, err = t.s.exec(sqlComplete, t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
+			n, err = t.s.exec(sqlComplete, t.micros(), milli(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
 				int64(f.Hold.Token), f.Hold.Nonce[:], []byte(places[i]))
 		}
 		switch {

@@ -30,9 +30,9 @@ const (
   FROM semel_record WHERE token >= ? AND token < ?`
 	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4, 6) AND retain_until < ?"
 	// sqlSweepExpire makes a record EXPIRED. 1 period 2 token 3 now
-	sqlSweepExpire = `UPDATE semel_record SET bits = (bits & ~8) | (state << 5), state = 6, until = until + ?, nonce = x'', lease = NULL,
+	sqlSweepExpire = `UPDATE semel_record SET bits = (bits & ~8) | (state << 5), state = 6, until = until + ?, nonce = x'',
   result = NULL, reason = NULL, fingerprint = NULL, body_digest = 0, deliveries = NULL,
-  more = json_remove(more, '$.attempt', '$.failures', '$.takeovers', '$.retry_at', '$.completed_at')
+  more = json_remove(more, '$.attempt', '$.failures', '$.takeovers', '$.lease', '$.retry_at', '$.completed_at')
   WHERE token = ? AND (state IN (3, 4) OR state = 2 AND bits & 4) AND watermark IS NULL AND retain_until < ?`
 	sqlSweepKeep = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop = "DELETE FROM semel_block WHERE block = ?"
@@ -253,8 +253,11 @@ func (w *sweep) purge(token int64) error {
 	return w.t.purgedAt(token)
 }
 
+// millis is a period in milliseconds, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
 func (w *sweep) expire(d departure, belongings bool) error {
-	n, err := w.t.s.exec(sqlSweepExpire, d.period.Microseconds(), d.token, w.t.micros())
+	n, err := w.t.s.exec(sqlSweepExpire, millis(d.period), d.token, w.t.micros())
 	if err != nil || n == 0 {
 		return err
 	}

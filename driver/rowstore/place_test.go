@@ -48,7 +48,7 @@ func TestPlacesAreDistinct(t *testing.T) {
 		}
 		back, err := p.Key(k.Consumer, p.Rest(&k))
 		if err != nil || back != k {
-			t.Errorf("%+v came back as %+v, %v", k, back, err)
+			t.Errorf("%+v was read as %+v, %v", k, back, err)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func FuzzPlace(f *testing.F) {
 			t.Fatalf("%+v and %+v: one place: %t", a, b, p == q)
 		}
 		if back, err := p.Key(c1, p.Rest(&a)); err != nil || back != a {
-			t.Fatalf("%+v came back as %+v, %v", a, back, err)
+			t.Fatalf("%+v was read as %+v, %v", a, back, err)
 		}
 	})
 }

@@ -81,8 +81,8 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// PackDeliveries returns the ids of deliveries of a key as they are stored: each after its length, nil when there are none. An
-// id that is the key, as it is by default, is stored as "", which is no id.
+// PackDeliveries returns the ids of deliveries of a key as they are stored: each after its length, nil when there are none.
+// An id that is the key, as it is by default, is stored as "", which is no id.
 func PackDeliveries(raw string, ids ...string) []byte {
 	n := 0
 	for _, id := range ids {

@@ -13,7 +13,7 @@ INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1,
 
 -- One idempotency record per key, for all modes. Rows are in the order of their tokens, and the index is in the order of the
 -- keys. A column takes a byte of each row, and NULL, 0 and 1 take no further one: a key that is completed in its first run has
--- few other values.
+-- few other values. A row is not longer when it is COMPLETED than it was IN_PROGRESS, so that full pages stay so.
 CREATE TABLE semel_record (
   token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
   place        BLOB    NOT NULL,         -- of the key: 6 bytes of the SHA-256 of consumer, length of tenant, tenant, key
@@ -24,18 +24,17 @@ CREATE TABLE semel_record (
                                          -- | 8 spent: the nonce was released | 16 disposed: a person discarded the dead letter
                                          -- | 32 * the state before an EXPIRED record expired
   nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
-  created_at   INTEGER NOT NULL,
+  created_at   INTEGER NOT NULL,         -- in milliseconds
   age          INTEGER NOT NULL,         -- microseconds from created_at to the latest change
-  until        INTEGER,                  -- microseconds from created_at to the end of the lease (IN_PROGRESS), of the long-term
-                                         -- period (EXPIRED) or of the retention. NULL: UNCERTAIN, which is never purged
-  lease        INTEGER,                  -- the lease that was asked for, in nanoseconds; NULL once it is COMPLETED or EXPIRED
+  until        INTEGER,                  -- from created_at to the end of the lease, in nanoseconds (IN_PROGRESS), or to that of the
+                                         -- retention or the long-term period, in milliseconds. NULL: never purged
   body_digest  INTEGER NOT NULL,         -- of the body of the latest run's message, as driver.BodyDigest; 0: not known
   deliveries   BLOB,                     -- ids of deliveries that acquired the key, each after its length; '' is the key itself
   fingerprint  BLOB,
   watermark    BLOB,                     -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
   result       BLOB,
   reason       TEXT,
-  more         TEXT,                     -- JSON object of what few records have:
+  more         TEXT CHECK (json_valid(more)), -- JSON object of what few records have:
                                          -- generation  raised by a redrive; else 1
                                          -- epoch       deliberate re-runs of a completed key
                                          -- attempt     runs in this generation; else 1, or 0 if EXPIRED
@@ -43,12 +42,13 @@ CREATE TABLE semel_record (
                                          -- takeovers   expired runs in a row
                                          -- uncertainty moments when nobody could know the outcome
                                          -- beat        extensions of the lease
+                                         -- lease       that was asked for, in nanoseconds; else until - 1000 * age
                                          -- retry_at, completed_at (of an older version): microseconds from created_at
 
-  updated_at   INTEGER AS (created_at + age) VIRTUAL,
-  lease_until  INTEGER AS (CASE state WHEN 1 THEN created_at + until END) VIRTUAL,
-  retain_until INTEGER AS (CASE WHEN state <> 1 THEN created_at + until END) VIRTUAL,
-  completed_at INTEGER AS (created_at + CASE state WHEN 3 THEN age ELSE more ->> 'completed_at' END) VIRTUAL
+  updated_at   INTEGER AS (1000 * created_at + age) VIRTUAL,
+  lease_until  INTEGER AS (CASE state WHEN 1 THEN 1000 * created_at + until / 1000 END) VIRTUAL,
+  retain_until INTEGER AS (CASE WHEN state <> 1 THEN 1000 * (created_at + until) END) VIRTUAL,
+  completed_at INTEGER AS (1000 * created_at + CASE state WHEN 3 THEN age ELSE more ->> 'completed_at' END) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX semel_record_place ON semel_record (place);
 CREATE INDEX semel_record_uncertain ON semel_record (created_at) WHERE state = 5; -- metrics ask for them again and again
@@ -224,9 +224,9 @@ SELECT k.consumer, k.tenant, k.key,
        coalesce(more ->> 'takeovers', 0) AS takeovers, coalesce(more ->> 'uncertainty', 0) AS uncertainty,
        (bits >> 2) & 1 AS unknown, (bits >> 4) & 1 AS disposed, coalesce(more ->> 'generation', 1) AS generation,
        coalesce(more ->> 'epoch', 0) AS epoch, token, coalesce(reason, '') AS reason, CAST(result AS TEXT) AS result,
-       datetime(created_at / 1000000, 'unixepoch') AS created_at, datetime(updated_at / 1000000, 'unixepoch') AS updated_at,
+       datetime(created_at / 1000, 'unixepoch') AS created_at, datetime(updated_at / 1000000, 'unixepoch') AS updated_at,
        datetime(lease_until / 1000000, 'unixepoch') AS lease_until,
-       datetime((created_at + (more ->> 'retry_at')) / 1000000, 'unixepoch') AS retry_at,
+       datetime((1000 * created_at + (more ->> 'retry_at')) / 1000000, 'unixepoch') AS retry_at,
        datetime(completed_at / 1000000, 'unixepoch') AS completed_at, datetime(retain_until / 1000000, 'unixepoch') AS retain_until,
        CASE bits >> 5 WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED' END AS ended
   FROM semel_record JOIN semel_key k USING (token);

@@ -136,8 +136,8 @@ func (w *comparison) granted(cs []driver.Claim, gs [2][]driver.Grant) {
 	}
 }
 
-// repeats reports whether a claim with this nonce got this hold before: the answer is given again, and its token with it, though
-// a transaction that was rolled back may have seen a greater one meanwhile.
+// repeats reports whether a claim with this nonce got this hold before. Sent again it gets the hold again, with its token, though
+// a transaction that was rolled back saw a greater one meanwhile.
 func (w *comparison) repeats(nonce driver.Nonce, side int, h driver.Hold) bool {
 	for _, a := range w.past {
 		if a.nonce == nonce && a.holds[side] == h {

@@ -124,7 +124,7 @@ func (w *comparison) granted(cs []driver.Claim, gs [2][]driver.Grant) {
 			continue
 		}
 		for side, g := range [2]driver.Grant{a, b} {
-			if w.answered(cs[i].Nonce, side, g.Hold) {
+			if w.repeats(cs[i].Nonce, side, g.Hold) {
 				continue
 			}
 			if last := w.last[side][cs[i].Key]; g.Hold.Token < last {
@@ -136,9 +136,9 @@ func (w *comparison) granted(cs []driver.Claim, gs [2][]driver.Grant) {
 	}
 }
 
-// answered tells whether a claim with this nonce got this hold before: the answer is given again, and its token with it, though
-// a transaction that was rolled back may have seen a greater one meanwhile.
-func (w *comparison) answered(nonce driver.Nonce, side int, h driver.Hold) bool {
+// repeats reports whether a claim with this nonce got this hold before. Sent again it gets the hold again, with its token, though
+// a transaction that was rolled back saw a greater one meanwhile.
+func (w *comparison) repeats(nonce driver.Nonce, side int, h driver.Hold) bool {
 	for _, a := range w.past {
 		if a.nonce == nonce && a.holds[side] == h {
 			return true

@@ -56,7 +56,7 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = db.Close() }()
-		for _, q := range []string{"UPDATE semel_record SET retain_until = retain_until - ?", "UPDATE semel_block SET due = due - ?"} {
+		for _, q := range []string{"UPDATE semel_record SET created_at = created_at - ? / 1000", "UPDATE semel_block SET due = due - ?"} {
 			if _, err := db.SQL().ExecContext(t.Context(), q, d.Microseconds()); err != nil {
 				t.Fatal(err)
 			}

@@ -182,8 +182,8 @@ func (r *fixture) until(what string, ok func() bool) {
 const sqlState = `SET statement_timeout = 0; SET lock_timeout = '1s';
 SELECT 'now', clock_timestamp();
 SELECT 'message', pos, convert_from(body, 'UTF8'), due_at, until, count, nonce, waits FROM semel_message ORDER BY pos LIMIT 5;
-SELECT 'record', convert_from(key, 'UTF8'), state, token, lease_until, retry_at, attempt, failures, takeovers, unknown,
-  convert_from(reason, 'UTF8') FROM semel_record WHERE state <> 3 LIMIT 5;
+SELECT 'record', key, state, token, lease_until, retry_at, attempt, failures, takeovers, unknown, reason FROM semel_records
+  WHERE state <> 'COMPLETED' LIMIT 5;
 SELECT 'dead letter', kind, convert_from(reason, 'UTF8') FROM semel_dead_letter LIMIT 5;
 SELECT 'session', pid, state, wait_event, clock_timestamp() - state_change, left(query, 100), (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid) FROM pg_stat_activity a
   WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid();`

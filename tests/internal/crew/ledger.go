@@ -76,7 +76,7 @@ SELECT (SELECT coalesce(sum(n), 0) FROM l),
   (SELECT count(*) FROM semel_record WHERE state = 5),
   (SELECT count(*) FROM semel_record WHERE state NOT IN (3, 5)),
   (SELECT count(*) FROM semel_message),
-  (SELECT count(*) FROM l JOIN semel_record r ON convert_from(r.key, 'UTF8') = l.key::text
+  (SELECT count(*) FROM l JOIN semel_records r ON r.key = l.key::text
     WHERE l.token > 0 AND r.token <> l.token);`
 
 // Judge reads the ledger of keys 1 to keys.

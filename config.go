@@ -123,7 +123,8 @@ type Config struct {
 	Committers int
 
 	// Visibility is how long a delivery is kept from other workers without a heartbeat, 100 ms or more. Defaults to 30 s. The
-	// lease in the store is 0.9 of it. The heartbeat renews a lease after a third of its time.
+	// lease in the store is 0.9 of it. The heartbeat renews a lease after a third of its time. The first heartbeat applies it
+	// to the delivery. Until then the queue's own setting counts (Options.Visibility of the adapters): set both alike.
 	Visibility time.Duration
 	// Timeout cancels a run, which counts as failed. Defaults to none: the heartbeat keeps long runs alive. In an open
 	// transaction (InTx with *sql.Tx or pgx.Tx) it is at most 0.9 of the store's limit for one (its MaxTx).

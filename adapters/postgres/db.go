@@ -121,7 +121,10 @@ func open(ctx context.Context, pool *pgxpool.Pool, own bool, o Options) (*DB, er
 		closing: make(chan struct{}),
 	}
 	if err := db.check(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", db.name, explain(err)), db.Close())
+		if _, named := errors.AsType[*SchemaError](err); !named { // it names the database
+			err = fmt.Errorf("open database %s: %w", db.name, explain(err))
+		}
+		return nil, errors.Join(err, db.Close())
 	}
 	store := db.Store()
 	db.claims, db.ends = newGather(store.claimGathered), newGather(store.finish)

@@ -50,7 +50,8 @@ func TestOpenRefuses(t *testing.T) {
 	refusesToOpen(t, base, Options{MaxConns: -1}, "MaxConns")
 	var schema *SchemaError
 	if err := refusesToOpen(t, emptySchema(t), Options{}, "postgres.Migrate(ctx, url)", "postgres.Options{Create: true}",
-		"semel migrate --store 'postgres://", "search_path=semel_test_"); !errors.As(err, &schema) || schema.Have != 0 {
+		"semel migrate --store 'postgres://", "search_path=semel_test_"); !errors.As(err, &schema) || schema.Have != 0 ||
+		strings.Count(err.Error(), "database "+schema.Database) != 1 {
 		t.Errorf("a schema without tables returned %v", err)
 	}
 }

@@ -226,8 +226,8 @@ func ExampleRun_sharedKey() {
 	//
 	// 1. POST https://mail.example/receipts (effect 2 of 2): has the key of another effect
 	//   schedule  nothing goes wrong
-	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates
-	//             takes this one for a repetition, and drops it
+	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: a service that
+	//             deduplicates takes this one for a repeat, and drops it
 	//   hint      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
 	//             name
 }

@@ -121,7 +121,7 @@ func (j *Judge) keys(t *Trial, g group) {
 			j.shared[e.Name] = j.shared[e.Name] || d.Name == e.Name
 			j.add(t, "shared", Finding{
 				Cause: SharedKey, Effect: e.Name, Place: i + 1,
-				Why: fmt.Sprintf("%s (effect %d) has the key %s, too: who deduplicates takes this one for a repetition, and drops it",
+				Why: fmt.Sprintf("%s (effect %d) has the key %s, too: a service that deduplicates takes this one for a repeat, and drops it",
 					d.Name, k+1, short(e.Key)),
 				Hint: j.hint(hintShared, e.Name),
 			})

@@ -91,7 +91,7 @@ func visibility(in Input, s Settings) Item {
 			Text(in.MaxRuntime))
 		it.Source = law6
 	case in.P99 == 0:
-		it.Why = "the usual half minute, because nobody said how long a run takes (--p99): " + it.Why
+		it.Why = "the usual half minute, because --p99, how long a run takes, is not given: " + it.Why
 	}
 	if in.Kind.SQS() {
 		it.attribute("VisibilityTimeout", seconds(s.Visibility))

@@ -64,7 +64,7 @@ func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "release KEY --store URL", Short: "End the claim of a worker, so that the next delivery runs", Args: oneArg("key"),
 		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: the store refuses its later writes. Its effect may
-have happened, and the record notes that. A claim ends by itself when its lease does; release only saves the wait.`,
+have happened, and the record keeps this doubt. A claim ends by itself when its lease does; release only saves the wait.`,
 		RunE: f.with(false, func(cmd *cobra.Command, l *ledger, args []string) error {
 			r, err := l.find(cmd.Context(), args[0])
 			if err != nil {

@@ -23,9 +23,9 @@ func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
 		Use: "edit ID (--body FILE|- | --header NAME=VALUE…) --queue URL", Short: "Fix the message of a dead letter, before its redrive",
 		Long: `edit changes body or headers of a dead letter's message. The key must stay the same: with another key it would be another
 message. The edited dead letter replaces the old one and has a new id. Its redrive gives the record the fingerprint of the new
-payload and the next generation, so that it is no mismatch. --key, --fingerprint and --strategy must be those of the worker.`,
+payload and the next generation, so that it does not count as a mismatch. --key, --fingerprint and --strategy must be those of the worker.`,
 		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > new.json
-  semel dlq edit 4f2a… --body fixed.json --queue 'sqlite:shop.db?queue=orders'`,
+  semel dlq edit 4f2a… --body new.json --key json:/order_id --queue 'sqlite:shop.db?queue=orders'`,
 		Args: oneArg("dead letter id"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			e, err := a.editOf(w, body, headers)
@@ -60,7 +60,7 @@ payload and the next generation, so that it is no mismatch. --key, --fingerprint
 	c.Flags().StringVar(&w.Key, "key", w.Key, "as the worker has it")
 	c.Flags().StringVar(&w.Fingerprint, "fingerprint", w.Fingerprint, "as the worker has it")
 	c.Flags().StringVar(&w.Strategy, "strategy", w.Strategy, "as the worker has it")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be done")
 	return c
 }
 

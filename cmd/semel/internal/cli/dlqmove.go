@@ -72,8 +72,8 @@ func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
 	var kind string
 	c := &cobra.Command{
 		Use: "export [ID…] --queue URL", Short: "Print whole dead letters as JSON lines (they stay)",
-		Long: `export prints all or the named dead letters, one JSON object a line whatever -o says: the fields of dlq ls, with headers and
-body. dlq import reads them.`,
+		Long: `export prints all or the named dead letters, one JSON object a line, without regard to -o: the fields of dlq ls, with headers
+and body. dlq import reads them.`,
 		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > dead-letters.jsonl",
 		RunE: f.with(true, func(cmd *cobra.Command, box *deadLetters, ids []string) error {
 			b := batchFlags{all: len(ids) == 0}
@@ -141,7 +141,7 @@ sends a new message.`,
 				"%s %s, %d already there", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be done")
 	return c
 }
 

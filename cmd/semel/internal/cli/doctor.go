@@ -323,8 +323,8 @@ func (x *inspection) ladder() {
 	case x.w.Effects == "sql":
 		x.note(levelOK, "ladder", "", "3 of 3 (lock): a late worker's statements are refused with its token")
 	default:
-		x.note(levelOK, "ladder", "", "2 of 3 (conditional write): a key is claimed before it runs. 3 (lock) where what the handler writes to "+
-			"refuses smaller fences (SEMEL_FENCE, Semel-Fence), or with --effects sql")
+		x.note(levelOK, "ladder", "", "2 of 3 (conditional write): a key is claimed before it runs. 3 (lock) needs a target that refuses "+
+			"smaller fences (SEMEL_FENCE, Semel-Fence), or --effects sql")
 	}
 }
 

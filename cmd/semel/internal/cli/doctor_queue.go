@@ -135,7 +135,7 @@ func (x *inspection) retention() {
 		x.note(levelWarning, "retention", "--retention "+config.Duration(advice.Retention(0)).String(),
 			"records are kept for %s: a duplicate that comes later runs again", kept)
 	default:
-		x.note(levelOK, "retention", "", "records are kept for %s; this queue knows no horizon: give --horizon to compare it with how late "+
-			"duplicates come", kept)
+		x.note(levelOK, "retention", "", "records are kept for %s; this queue does not limit how late duplicates come: give --horizon to "+
+			"compare", kept)
 	}
 }

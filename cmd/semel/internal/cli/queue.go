@@ -308,7 +308,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 // destructive adds the flags of every verb that cannot be undone.
 func destructive(c *cobra.Command, yes, dry *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(dry, "dry-run", false, "only say what would be done")
+	c.Flags().BoolVar(dry, "dry-run", false, "only print what would be done")
 }
 
 func verb(dry bool, would, did string) string {

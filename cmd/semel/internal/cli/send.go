@@ -79,7 +79,7 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 	f.IntVar(&o.synthetic.N, "n", 0, "make up N messages")
 	f.Float64Var(&o.rate, "rate", 0, "messages per second (0: as fast as possible)")
 	f.IntVar(&o.batch, "batch-size", 100, "messages of one call (SQS: 10 at most, and by default)")
-	f.IntVar(&o.synthetic.PoisonCount, "poison-count", 0, `that many carry "poison":true, at random places`)
+	f.IntVar(&o.synthetic.PoisonCount, "poison-count", 0, `N messages carry "poison":true, at random places`)
 	f.IntVar(&o.synthetic.PoisonEvery, "poison-every", 0, "every Nth message carries \"poison\":true (overrides --poison-count)")
 	f.Float64Var(&o.synthetic.Duplicates, "duplicate-rate", 0, "this share of the messages (0 to 1) is sent twice")
 	f.BoolVar(&o.synthetic.SameKey, "same-key", false, "all are one message, sent --n times")

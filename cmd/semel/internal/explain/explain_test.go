@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,6 +199,16 @@ func TestTimelineDuplicates(t *testing.T) {
 	}
 	if s.Duplicates != 9 || !strings.Contains(s.DuplicatesNote, "only the newest 2 of 9 are kept") || !strings.Contains(s.DuplicatesNote, "some are missing") {
 		t.Errorf("%d, %s", s.Duplicates, s.DuplicatesNote)
+	}
+	// A second message of a failed key has no dead letter of its own.
+	dead := dup("m3", 3)
+	dead.Decision, dead.Cause = "dead_lettered", "producer_duplicate"
+	known.Duplicates.Newest = []driver.Duplicate{dead}
+	if got := New(known).Sentences; !slices.ContainsFunc(got, func(x Sentence) bool {
+		return strings.Contains(x.Text, "Message m3 was a duplicate (a second message with the same key): it was dead-lettered without a run. "+
+			"A failed key has one dead letter")
+	}) {
+		t.Error(got)
 	}
 	known.Duplicates = Duplicates{}
 	if s := New(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {

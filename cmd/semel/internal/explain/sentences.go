@@ -75,6 +75,10 @@ func decided(e Line, who string) string {
 	case "retried":
 		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(firstOf(e.Reason, e.Error)))
 	case "dead_lettered":
+		if e.Cause == "producer_duplicate" || e.Cause == "raced_local" { // the dead letter may be that of the key's first message
+			return fmt.Sprintf("Message %s was a duplicate%s: it was dead-lettered without a run%s. A failed key has one dead letter, "+
+				"however many messages have the key.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
+		}
 		return fmt.Sprintf("Message %s became a dead letter%s%s.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
 	case "mismatched":
 		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and was dead-lettered.", e.MessageID)
@@ -145,12 +149,12 @@ type Duplicates struct {
 
 // note describes how complete the log is.
 func (c *Duplicates) note() string {
-	const background = "workers write duplicates down in the background, and under load or in a crash some are missing"
+	const background = "workers record duplicates in the background, and under load or in a crash some are missing"
 	switch {
 	case !c.Kept:
 		return "the store keeps no duplicates: only the events files of workers know them (semel work --events)"
 	case c.Total == 0:
-		return "none was written down; " + background
+		return "none is recorded; " + background
 	case c.Total > int64(len(c.Newest)):
 		return fmt.Sprintf("only the newest %d of %d are kept; %s", len(c.Newest), c.Total, background)
 	}

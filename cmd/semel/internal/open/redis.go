@@ -39,6 +39,8 @@ var redisKind = &kind{
 	},
 }
 
+var errRedisQueue = errors.New("parameter queue: semel keeps records in Redis, and no queues")
+
 // redisDB is a Redis with records.
 type redisDB struct {
 	noQueues
@@ -143,6 +145,9 @@ type redisPlace struct {
 
 func parseRedis(flag, raw string, t *Target) error {
 	p, err := splitRedis(raw)
+	if flag == "queue" && errors.Is(err, errRedisQueue) {
+		return output.Usage("--queue: %w", err).WithHint("--queue 'sqs://orders' or --queue 'sqlite:orders.db?queue=orders'; redis:// is for --store")
+	}
 	if err != nil {
 		return output.Usage("--%s is not a URL of the form %s: %w", flag, redisForm, err).WithHint("--%s '%s'", flag, redisForm)
 	}
@@ -213,7 +218,7 @@ func (p *redisPlace) params(query string) error {
 		case output.SecretParam(name):
 			return fmt.Errorf("parameter %q: the password belongs into REDISCLI_AUTH", name)
 		case name == "queue":
-			return errors.New("parameter queue: semel keeps records in Redis, and no queues")
+			return errRedisQueue
 		case !slices.Contains(redisParams, name):
 			return fmt.Errorf("unknown query parameter %q (known: %s)", name, strings.Join(redisParams, ", "))
 		case len(q[name]) > 1 || value == "":

@@ -51,6 +51,9 @@ func TestParseRedis(t *testing.T) {
 			t.Errorf("%s: %v shows a password", raw, err)
 		}
 	}
+	if _, err := Parse("queue", "redis://cache?queue=q"); err == nil || !strings.Contains(output.As(err).Hint, "sqs://") {
+		t.Errorf("a queue in Redis: %v, the hint has to name a kind of queue", err)
+	}
 	if _, err := New(Options{}).Queue(context.Background(), "redis://cache"); err == nil || !strings.Contains(err.Error(), "no queues") {
 		t.Errorf("a queue in Redis: %v", err)
 	}

@@ -122,7 +122,7 @@ func unreachableFile(t Target, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		if t.Queue == "" {
 			return e.WithHint("check the path (it is relative to the working directory); semel migrate --store 'sqlite:%s' makes the "+
-				"database", t.Shown)
+				"database, in a directory that exists", t.Shown)
 		}
 		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
 			"in a directory that exists")

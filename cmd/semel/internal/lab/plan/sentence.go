@@ -13,17 +13,17 @@ var sentences = map[Design]string{
 	MessageID:  "Guards the work without a gap, by the broker's message id. A message that is sent again has another id.",
 	FailFast:   "Works through the items of a message and stops at the first bad one. The whole message is redelivered, with the good items.",
 	LastWriter: "Applies every version in the order of arrival.",
-	Semel: "semel: claims the key before the work, extends its lease meanwhile, and commits effect and record in one " +
+	Semel: "Claims the key before the work, extends its lease meanwhile, and commits effect and record in one " +
 		"transaction that a late owner cannot pass.",
-	SemelKeyed: "semel: claims the key before the work, extends its lease meanwhile, and calls the service under an effect " +
+	SemelKeyed: "Claims the key before the work, extends its lease meanwhile, and calls the service under an effect " +
 		"key that stays the same in every attempt.",
 	SagaByHand: "Does the steps one after the other, and undoes them if one cannot be done. It keeps the list in its own memory.",
 	DualWrite: "Records the id and commits the order in its database, then sends the mail by a service elsewhere, then acks. " +
 		"If it dies in between, the mail is never sent.",
-	SemelSaga: "semel: keeps a journal in which each step's compensation is registered before the step runs; a failed run is " +
+	SemelSaga: "Keeps a journal in which each step's compensation is registered before the step runs; a failed run is " +
 		"undone in reverse order, by any process.",
-	SemelOutbox: "semel: commits the mail with the order and the record, in one transaction; a relay sends it under one id.",
-	SemelSteps:  "semel: claims the key before the work and keeps a journal, in which each item is a step with an effect key of its own.",
+	SemelOutbox: "Commits the mail with the order and the record, in one transaction; a relay sends it under one id.",
+	SemelSteps:  "Claims the key before the work and keeps a journal, in which each item is a step with an effect key of its own.",
 }
 
 // Sentence describes what the consumer does; "" for an unknown design.

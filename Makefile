@@ -23,7 +23,7 @@ ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
 REPORTFLAGS ?=
-# Records of the large stores of bench-long. 50 million take 30 GB of disk, less than half of it at a time.
+# Records of the large stores of bench-long: 50 million need tens of GB of disk for one store at a time.
 KEYS ?= 50000000
 # Arguments of the campaign: messages, SIGKILLs of workers, restarts of the server, and what repeats it.
 CAMPAIGNFLAGS ?= --messages 200000 --kills 50 --restarts 10 --seed 1
@@ -122,7 +122,7 @@ bench-report: ## Measure semel, its peers and the servers' limits in interleaved
 	cd bench && GOWORK=off $(GO) run . -from results.jsonl,long.jsonl -report ../docs/benchmarks.md
 
 .PHONY: bench-long
-bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 million keys, a sweep, 300,000 messages (75 min)
+bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 million keys, a sweep, 300,000 messages (over an hour)
 	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth -n $(KEYS) -rounds 1 -o long.jsonl
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-window,semel-pg-window -rounds 1 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-sweep,semel-pg-sweep -rounds 3 >> long.jsonl

@@ -99,11 +99,21 @@ func (p *page) work(kind harness.Kind, title string) {
 	p.linef("")
 	if kind == harness.Semel {
 		p.linef("Bytes are those that PostgreSQL wrote ahead (WAL), and on SQLite those of the file at the end, the queue's free pages")
-		p.linef("included. Checkpoints take part only in the long runs of 300,000 messages (`make bench-long`), which have a B2 of their own.\n")
+		p.linef("included. Checkpoints take part only in the long runs of 300,000 messages (`make bench-long`), which are compared with a B2")
+		p.linef("of the same rounds and size%s.\n", p.longLoad())
 	}
 	if kind == harness.Peer {
 		p.inexact()
 	}
+}
+
+// longLoad tells the load average before the long runs.
+func (p *page) longLoad() string {
+	rows := p.rowsOf("b2-long")
+	if len(rows) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the load average before them was %s on %d cores", number(rows[0].Load), p.about.Cores)
 }
 
 // written is what one effect made the database write; "" = it was not measured.

@@ -17,7 +17,7 @@ func postgresCheckpoint() harness.Measure {
 		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
 			return withPostgres(ctx, e, func(d *harness.Database, db *postgres.DB) (s harness.Sample, err error) {
 				p := prefilledPostgres(d, db)
-				if _, err := p.prefill(ctx, e.N); err != nil {
+				if _, err := p.prefill(ctx, e, e.N); err != nil {
 					return s, err
 				}
 				s.Values = map[string]float64{}

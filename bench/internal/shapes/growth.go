@@ -56,12 +56,15 @@ func sqliteGrowth() harness.Measure {
 func grow(ctx context.Context, e *harness.Env, large, small *prefilled) (s harness.Sample, err error) {
 	before := min(growSmall, e.N/2)
 	s.Values = map[string]float64{"small_records": float64(before)}
-	if _, err := small.prefill(ctx, before); err != nil {
+	if _, err := small.prefill(ctx, e, before); err != nil {
 		return s, fmt.Errorf("small store: %w", err)
 	}
-	if s.Values["filled_per_second"], err = large.prefill(ctx, e.N); err != nil {
+	filled, err := large.prefill(ctx, e, e.N)
+	if err != nil {
 		return s, fmt.Errorf("large store: %w", err)
 	}
+	s.Values["filled_per_second"] = float64(e.N) / filled.Wall.Seconds()
+	s.Values["filled_cpu_us"] = float64((filled.Client + filled.Server).Microseconds()) / float64(e.N)
 	if err := e.Checkpoint(ctx); err != nil {
 		return s, err
 	}

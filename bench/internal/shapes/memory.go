@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -32,6 +33,7 @@ func stateMachine(name, title, pkg string) harness.Measure {
 		Run: func(ctx context.Context, e *harness.Env) (s harness.Sample, err error) {
 			cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkMachine$", "-benchmem",
 				"-benchtime", fmt.Sprintf("%dx", e.N), "github.com/semel-dev/semel/"+pkg)
+			cmd.Env = append(os.Environ(), "GOWORK=off")
 			out, err := cmd.Output()
 			if err != nil {
 				var exit *exec.ExitError

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -60,26 +59,27 @@ func copyColumns(names []string, differ map[string]string) (columns, values stri
 	return strings.Join(names, ", "), strings.Join(list, ", ")
 }
 
-// prefilled is a database with many records.
+// prefilled is a store to be filled; fill copies its one record.
 type prefilled struct {
 	store driver.Store
 	fill  func(ctx context.Context, n int) error
 }
 
-// prefillParts has insert copy the first record, which it makes, in parts; it returns the rate per second.
-func (p *prefilled) prefill(ctx context.Context, n int) (float64, error) {
+// prefill makes the record that is copied, and n copies.
+func (p *prefilled) prefill(ctx context.Context, e *harness.Env, n int) (u harness.Usage, err error) {
 	first := newClaim()
 	first.Key.Raw = "f" + first.Key.Raw[1:]
 	if err := complete(ctx, p.store, []driver.Claim{first}, retention); err != nil {
-		return 0, err
+		return u, err
 	}
-	begin := time.Now()
+	stop := e.Watch()
 	if err := p.fill(ctx, n); err != nil {
-		return 0, fmt.Errorf("copy %d records: %w", n, err)
+		return u, fmt.Errorf("copy %d records: %w", n, err)
 	}
-	return float64(n) / time.Since(begin).Seconds(), nil
+	return stop(), nil
 }
 
+// parts calls do with the first and the last of each part of n copies.
 func parts(n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += prefillPart {
 		if err := do(from, min(from+prefillPart, n)-1); err != nil {
@@ -178,7 +178,7 @@ func orders() []order {
 	}}, {"random", newID}}
 }
 
-// values names a figure of each order.
+// value sets a figure of each order.
 func (o *order) value(v map[string]float64, name string, list []float64) {
 	v[o.name+"_"+name] = harness.Median(slices.Clone(list))
 }

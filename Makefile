@@ -23,6 +23,8 @@ ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
 REPORTFLAGS ?=
+# Records of the large stores of bench-long: 50 million need tens of GB of disk for one store at a time.
+KEYS ?= 50000000
 # Arguments of the campaign: messages, SIGKILLs of workers, restarts of the server, and what repeats it.
 CAMPAIGNFLAGS ?= --messages 200000 --kills 50 --restarts 10 --seed 1
 # Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
@@ -120,9 +122,12 @@ bench-report: ## Measure semel, its peers and the servers' limits in interleaved
 	cd bench && GOWORK=off $(GO) run . -from results.jsonl,long.jsonl -report ../docs/benchmarks.md
 
 .PHONY: bench-long
-bench-long: ## Measure what takes long, once: growth to 3 million records, a window of 20 million keys, a sweep of a million (40 min)
-	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth,semel-sqlite-window,semel-pg-window -rounds 1 -o long.jsonl
+bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 million keys, a sweep, 300,000 messages (over an hour)
+	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth -n $(KEYS) -rounds 1 -o long.jsonl
+	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-window,semel-pg-window -rounds 1 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-sweep,semel-pg-sweep -rounds 3 >> long.jsonl
+	cd bench && GOWORK=off $(GO) run . -rounds 3 -measure \
+		b2-long,semel-pg-queued-1-long,semel-pg-batch-long,semel-pg-queue-long,semel-sqlite-long >> long.jsonl
 
 .PHONY: bench-gate
 bench-gate: ## The same, and fails when a ratio is below its gate

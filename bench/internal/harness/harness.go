@@ -49,6 +49,22 @@ type Measure struct {
 	Run     func(ctx context.Context, e *Env) (Sample, error)
 }
 
+// Long is the same measure with n units as NAME-long. It runs only when it is asked for by name.
+func Long(m Measure, n int) Measure {
+	m.Name, m.Title, m.N, m.Long = m.Name+longSuffix, fmt.Sprintf("%s, %d,000 messages", m.Title, n/1000), n, true
+	return m
+}
+
+const longSuffix = "-long"
+
+// Beside is the name of the measure that runs in the same rounds as m and has as many units: of, or its long variant.
+func (m *Measure) Beside(of string) string {
+	if m.Long {
+		return of + longSuffix
+	}
+	return of
+}
+
 // Sample is the outcome of one run of a measure.
 type Sample struct {
 	// Done counts the units, Deliveries the deliveries they took (0 = not of this measure).
@@ -64,20 +80,22 @@ type Sample struct {
 
 // Row is one line of the output: one measure in one round.
 type Row struct {
-	Measure    string             `json:"measure"`
-	Kind       Kind               `json:"kind"`
-	Unit       string             `json:"unit"`
-	Round      int                `json:"round"`
-	N          int                `json:"n"`
-	Done       int                `json:"done"`
-	Deliveries int                `json:"deliveries,omitempty"`
-	Seconds    float64            `json:"seconds"`
-	PerSecond  float64            `json:"per_second"`
-	ClientCPU  float64            `json:"client_cpu_us"`
-	ServerCPU  float64            `json:"server_cpu_us"`
-	P50        float64            `json:"p50_us,omitempty"`
-	Ledger     *load.Ledger       `json:"ledger,omitempty"`
-	Values     map[string]float64 `json:"values,omitempty"`
+	Measure    string  `json:"measure"`
+	Kind       Kind    `json:"kind"`
+	Unit       string  `json:"unit"`
+	Round      int     `json:"round"`
+	N          int     `json:"n"`
+	Done       int     `json:"done"`
+	Deliveries int     `json:"deliveries,omitempty"`
+	Seconds    float64 `json:"seconds"`
+	PerSecond  float64 `json:"per_second"`
+	ClientCPU  float64 `json:"client_cpu_us"`
+	ServerCPU  float64 `json:"server_cpu_us"`
+	P50        float64 `json:"p50_us,omitempty"`
+	// WAL is what PostgreSQL wrote ahead, in bytes per unit.
+	WAL    float64            `json:"wal_bytes,omitempty"`
+	Ledger *load.Ledger       `json:"ledger,omitempty"`
+	Values map[string]float64 `json:"values,omitempty"`
 	// Load is the load average before the run that the row is of; a report reads it from the run's first line.
 	Load float64 `json:"-"`
 }
@@ -167,7 +185,7 @@ func one(ctx context.Context, s *Servers, m *Measure, n, round int) (row Row, er
 		Measure: m.Name, Kind: m.Kind, Unit: m.Unit, Round: round, N: n, Done: sample.Done, Deliveries: sample.Deliveries,
 		Seconds: sample.Wall.Seconds(), PerSecond: float64(sample.Done) / sample.Wall.Seconds(),
 		ClientCPU: micros(sample.Client) / float64(sample.Done), ServerCPU: micros(sample.Server) / float64(sample.Done),
-		P50: micros(sample.P50), Ledger: sample.Ledger, Values: sample.Values,
+		P50: micros(sample.P50), WAL: float64(sample.WAL) / float64(sample.Done), Ledger: sample.Ledger, Values: sample.Values,
 	}, nil
 }
 

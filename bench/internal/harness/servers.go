@@ -87,6 +87,24 @@ func (s *Servers) cpu() (sum time.Duration) {
 	return sum
 }
 
+// wal is the number of bytes that PostgreSQL has written ahead since it was made; 0 = it does not respond.
+func (s *Servers) wal() (position int64) {
+	err := s.admin.QueryRow(context.Background(), "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&position)
+	if err != nil {
+		return 0
+	}
+	return position
+}
+
+// Checkpoint has PostgreSQL write a checkpoint, after which it logs each page whole that is changed for the first time. The
+// server is this run's own, so that the user may do it.
+func (e *Env) Checkpoint(ctx context.Context) error {
+	if _, err := e.servers.admin.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("write a checkpoint: %w", err)
+	}
+	return nil
+}
+
 // settle has the servers write back what an earlier measure left behind.
 func (s *Servers) settle(ctx context.Context) error {
 	if _, err := s.admin.Exec(ctx, "CHECKPOINT"); err != nil {

@@ -10,14 +10,20 @@ import (
 	"time"
 )
 
-// Usage is time on the clock and time of the processors: of this process, and of the servers.
-type Usage struct{ Wall, Client, Server time.Duration }
+// Usage is time on the clock, time of the processors (of this process, and of the servers), and what PostgreSQL wrote ahead.
+type Usage struct {
+	Wall, Client, Server time.Duration
+	WAL                  int64 // bytes
+}
 
 // Watch starts to measure; the returned function stops.
 func (e *Env) Watch() func() Usage {
+	wal := e.servers.wal()
 	server, client, begin := e.servers.cpu(), clientCPU(), time.Now()
 	return func() Usage {
-		return Usage{Wall: time.Since(begin), Client: clientCPU() - client, Server: e.servers.cpu() - server}
+		u := Usage{Wall: time.Since(begin), Client: clientCPU() - client, Server: e.servers.cpu() - server}
+		u.WAL = e.servers.wal() - wal
+		return u
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 func All() []harness.Measure {
 	return []harness.Measure{
 		naive(), inbox(), statement(), riverTx(), riverDefault(), watermillSQL(), asynqUnique(), gueJobs(),
+		harness.Long(inbox(), 300_000),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/semel-dev/semel/bench/internal/harness"
@@ -39,7 +40,8 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292
 // Chart writes bars of effects per second, peers and semel, as SVG.
 func Chart(w io.Writer, about harness.About, measures []harness.Measure, rows []harness.Row) error {
 	p := newPage(about, measures, rows)
-	bars := append(p.of(harness.Peer, "effects"), p.of(harness.Semel, "effects")...)
+	bars := slices.DeleteFunc(append(p.of(harness.Peer, "effects"), p.of(harness.Semel, "effects")...),
+		func(m harness.Measure) bool { return m.Long })
 	longest := 0.0
 	for _, m := range bars {
 		longest = max(longest, median(p.rowsOf(m.Name), perSecond))

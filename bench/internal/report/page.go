@@ -88,16 +88,40 @@ func (p *page) goals() {
 // work is the table of those who do the standard work.
 func (p *page) work(kind harness.Kind, title string) {
 	p.linef("## %s\n", title)
-	p.linef("| | effects/s | deliveries/s | CPU µs per effect, client + server | × B2 | × River tx |\n|---|--:|--:|--:|--:|--:|")
+	p.linef("| | effects/s | deliveries/s | CPU µs per effect, client + server | bytes per effect | × B2 | × River tx |")
+	p.linef("|---|--:|--:|--:|--:|--:|--:|")
 	for _, m := range p.of(kind, "effects") {
 		rows := p.rowsOf(m.Name)
-		p.linef("| %s | %s | %s | %s + %s | %s | %s |", m.Title, number(median(rows, perSecond)), number(median(rows, deliveries)),
-			number(median(rows, clientCPU)), number(median(rows, serverCPU)), p.ratio(m.Name, "b2"), p.ratio(m.Name, "river-tx"))
+		p.linef("| %s | %s | %s | %s + %s | %s | %s | %s |", m.Title, number(median(rows, perSecond)), number(median(rows, deliveries)),
+			number(median(rows, clientCPU)), number(median(rows, serverCPU)), written(rows), p.ratio(m.Name, m.Beside("b2")),
+			p.ratio(m.Name, "river-tx"))
 	}
 	p.linef("")
+	if kind == harness.Semel {
+		p.linef("Bytes are those that PostgreSQL wrote ahead (WAL), and on SQLite those of the file at the end, the queue's free pages")
+		p.linef("included. Checkpoints take part only in the long runs of 300,000 messages (`make bench-long`), which are compared with a B2")
+		p.linef("of the same rounds and size%s.\n", p.longLoad())
+	}
 	if kind == harness.Peer {
 		p.inexact()
 	}
+}
+
+// longLoad tells the load average before the long runs.
+func (p *page) longLoad() string {
+	rows := p.rowsOf("b2-long")
+	if len(rows) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the load average before them was %s on %d cores", number(rows[0].Load), p.about.Cores)
+}
+
+// written is what one effect made the database write; "" = it was not measured.
+func written(rows []harness.Row) string {
+	if v := max(median(rows, wal), value(rows, "file_bytes")); v >= 1 {
+		return number(v)
+	}
+	return ""
 }
 
 // inexact names those whose ledger held effects twice.

@@ -112,3 +112,23 @@ func TestChartIsXML(t *testing.T) {
 		t.Fatalf("%d bars, want 2", bars)
 	}
 }
+
+// A long run has its own B2 to be compared with, and shows what it wrote; the chart has short runs alone.
+func TestLongRuns(t *testing.T) {
+	b2 := harness.Measure{Name: "b2", Title: "B2", Kind: harness.Peer, Unit: "effects"}
+	list := []harness.Measure{measures[0], b2, harness.Long(measures[0], 300_000), harness.Long(b2, 300_000)}
+	rows := slices.Concat(rounds("b2", harness.Peer, 1000), rounds("semel-pg-queued-1", harness.Semel, 8000),
+		rounds("b2-long", harness.Peer, 500), rounds("semel-pg-queued-1-long", harness.Semel, 3000))
+	rows[3].WAL = 640
+	var page, chart strings.Builder
+	if err := errors.Join(report.Page(&page, harness.About{}, list, rows, "x.svg"), report.Chart(&chart, harness.About{}, list, rows)); err != nil {
+		t.Fatal(err)
+	}
+	want := "| queued <1>, 300,000 messages | 3,000 | 0 | 333 + 0 | 640 | 6 |  |"
+	if !strings.Contains(page.String(), want) {
+		t.Errorf("no line %q in\n%s", want, page.String())
+	}
+	if strings.Contains(chart.String(), "300,000") {
+		t.Errorf("a long run is in the chart:\n%s", chart.String())
+	}
+}

@@ -41,7 +41,7 @@ func TestSections(t *testing.T) {
 	}
 	write(0.25, own(off, 1, 100, claims(1)), own(on, 1, 300, claims(0.95)), own(off, 2, 1000, claims(1)), own(on, 2, 3000, claims(0.95)))
 	write(7, own(grown, 1, 10, map[string]float64{
-		"early_per_second": 200, "late_per_second": 150, "late_to_early": 0.75, "least_ratio": 0.7, "greatest_ratio": 0.8,
+		"random_small_per_second": 200, "random_large_per_second": 150, "random_ratio": 0.75, "random_least": 0.7, "random_greatest": 0.8,
 	}))
 	write(8, own(window, 1, 10, map[string]float64{
 		"bytes_per_expired": 132, "late": 90, "late_dead_letters": 90,
@@ -57,7 +57,7 @@ func TestSections(t *testing.T) {
 	page := b.String()
 	for _, want := range []string{
 		"| 5 %, cache | 0.95 | 21 | 1,650 | 3 |", // the median of both rounds, and 3 times as many in each
-		"| SQLite grows | 200 | 150 | 0.75 | 0.70 | 0.80 | 7 |",
+		"| SQLite grows, random keys | 100 | 200 | 150 | 0.75 | 0.70 | 0.80 | 7 |",
 		"| bytes of an expired record, with its index | 132 |",
 		"| late duplicates sent | 90 |", "| of these became dead letters | 90 |", "| load average of the machine before | 8 |",
 		"| SQLite sweeps | 0 | 0 | 200 | 300 | 1.50 | 10 | 8 |",

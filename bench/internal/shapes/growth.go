@@ -8,69 +8,109 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/bench/internal/harness"
 	"github.com/semel-dev/semel/driver"
 )
 
-// The growth measure, in records: how many are added between two looks at the clock, from how many on a small store is
-// measured, how many the large one has when it begins, and how many slices are added to each.
+// The growth measure, in records: how many the small store has when it begins, how many are added between two looks at the
+// clock, and how many slices of each order of keys are added to each store.
 const (
-	growSlice = 100_000
-	growSmall = 100_000
-	growLarge = 2_700_000
+	growSmall = 1_000_000
+	growSlice = 20_000
 	growPairs = 9
-
-	growSettings = "claims and completions by two callers in batches of 1,000; slices of 100,000 to a small store and a large one in turn"
 )
 
-// grow fills one store with 2.7 million records, claimed and completed by two callers in batches of 1,000. Then it and a new
-// one with 100 thousand get further slices in turn, so that both rates are of the same minutes: the small one grows to a
-// million meanwhile, the large one to 3.6. The ratio is the median over the pairs of neighbours. A store that was handed out
-// is closed by who made it.
-func grow(ctx context.Context, e *harness.Env, large, small driver.Store) (harness.Sample, error) {
+func growth(name, title, settings string, run func(context.Context, *harness.Env) (harness.Sample, error)) harness.Measure {
+	return harness.Measure{
+		Name: name, Title: title, Kind: harness.Semel, Unit: "records", Long: true, N: 50_000_000, Run: run,
+		Settings: "claims and completions by two callers in batches of 1,000; slices of 20,000 to a small store and a large one in turn; " +
+			settings,
+	}
+}
+
+func postgresGrowth() harness.Measure {
+	return growth("semel-pg-growth", "PostgreSQL", "two databases of one server", func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
+		return withPostgres(ctx, e, func(d1 *harness.Database, large *postgres.DB) (harness.Sample, error) {
+			return withPostgres(ctx, e, func(d2 *harness.Database, small *postgres.DB) (harness.Sample, error) {
+				return grow(ctx, e, prefilledPostgres(d1, large), prefilledPostgres(d2, small))
+			})
+		})
+	})
+}
+
+func sqliteGrowth() harness.Measure {
+	return growth("semel-sqlite-growth", "SQLite", "two files", func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
+		return withSQLite(ctx, e, func(large *sqlite.DB) (harness.Sample, error) {
+			return withSQLiteFile(ctx, e, "small.db", func(small *sqlite.DB) (harness.Sample, error) {
+				return grow(ctx, e, prefilledSQLite(large), prefilledSQLite(small))
+			})
+		})
+	})
+}
+
+// grow makes a store of e.N records and one of a million (or half of e.N). Then both get further slices in turn, so that the
+// rates that are compared are of the same minutes. Keys are ordered in some slices and random in others. The ratio is the
+// median over the pairs of neighbours.
+func grow(ctx context.Context, e *harness.Env, large, small *prefilled) (s harness.Sample, err error) {
+	before := min(growSmall, e.N/2)
+	s.Values = map[string]float64{"small_records": float64(before)}
+	if _, err := small.prefill(ctx, e, before); err != nil {
+		return s, fmt.Errorf("small store: %w", err)
+	}
+	filled, err := large.prefill(ctx, e, e.N)
+	if err != nil {
+		return s, fmt.Errorf("large store: %w", err)
+	}
+	s.Values["filled_per_second"] = float64(e.N) / filled.Wall.Seconds()
+	s.Values["filled_cpu_us"] = float64((filled.Client + filled.Server).Microseconds()) / float64(e.N)
+	if err := e.Checkpoint(ctx); err != nil {
+		return s, err
+	}
 	stop := e.Watch()
-	if err := fill(ctx, large, growLarge, retention); err != nil {
-		return harness.Sample{}, fmt.Errorf("fill the large store: %w", err)
-	}
-	if err := fill(ctx, small, growSmall, retention); err != nil {
-		return harness.Sample{}, fmt.Errorf("fill the small store: %w", err)
-	}
-	var early, late, ratios []float64
+	kinds := orders()
+	early, late, ratios := make([][]float64, len(kinds)), make([][]float64, len(kinds)), make([][]float64, len(kinds))
 	for range growPairs {
-		a, err := slice(ctx, small)
-		if err != nil {
-			return harness.Sample{}, fmt.Errorf("small store: %w", err)
+		for i := range kinds {
+			a, err := slice(ctx, small.store, &kinds[i])
+			if err != nil {
+				return s, fmt.Errorf("small store: %w", err)
+			}
+			b, err := slice(ctx, large.store, &kinds[i])
+			if err != nil {
+				return s, fmt.Errorf("large store: %w", err)
+			}
+			early[i], late[i], ratios[i] = append(early[i], a), append(late[i], b), append(ratios[i], b/a)
 		}
-		b, err := slice(ctx, large)
-		if err != nil {
-			return harness.Sample{}, fmt.Errorf("large store: %w", err)
-		}
-		early, late, ratios = append(early, a), append(late, b), append(ratios, b/a)
 	}
-	return harness.Sample{
-		Done: growLarge + growSmall + 2*growPairs*growSlice, Usage: stop(),
-		Values: map[string]float64{
-			"early_per_second": harness.Median(early), "late_per_second": harness.Median(late), "late_to_early": harness.Median(ratios),
-			"least_ratio": slices.Min(ratios), "greatest_ratio": slices.Max(ratios),
-		},
-	}, nil
+	s.Usage, s.Done = stop(), 2*growPairs*growSlice*len(kinds)
+	for i := range kinds {
+		o := &kinds[i]
+		o.value(s.Values, "small_per_second", early[i])
+		o.value(s.Values, "large_per_second", late[i])
+		o.value(s.Values, "ratio", ratios[i])
+		o.value(s.Values, "least", []float64{slices.Min(ratios[i])})
+		o.value(s.Values, "greatest", []float64{slices.Max(ratios[i])})
+	}
+	return s, nil
 }
 
 // slice adds growSlice records and returns the rate per second.
-func slice(ctx context.Context, s driver.Store) (float64, error) {
+func slice(ctx context.Context, s driver.Store, o *order) (float64, error) {
 	begin := time.Now()
-	err := fill(ctx, s, growSlice, retention)
+	err := fill(ctx, s, growSlice, o.next, retention)
 	return growSlice / time.Since(begin).Seconds(), err
 }
 
 // fill adds n records, a multiple of 2,000, that are kept for so long.
-func fill(ctx context.Context, s driver.Store, n int, keep time.Duration) error {
+func fill(ctx context.Context, s driver.Store, n int, next func() string, keep time.Duration) error {
 	const batch, callers = 1000, 2
 	g, ctx := errgroup.WithContext(ctx)
 	for range callers {
 		g.Go(func() error {
 			for range n / batch / callers {
-				if err := fillBatch(ctx, s, batch, keep); err != nil {
+				if err := fillBatch(ctx, s, batch, next, keep); err != nil {
 					return err
 				}
 			}
@@ -80,10 +120,11 @@ func fill(ctx context.Context, s driver.Store, n int, keep time.Duration) error 
 	return g.Wait()
 }
 
-func fillBatch(ctx context.Context, s driver.Store, n int, keep time.Duration) error {
+func fillBatch(ctx context.Context, s driver.Store, n int, next func() string, keep time.Duration) error {
 	claims := make([]driver.Claim, n)
 	for i := range claims {
 		claims[i] = newClaim()
+		claims[i].Key.Raw = next()
 	}
 	return complete(ctx, s, claims, keep)
 }

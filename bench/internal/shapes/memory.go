@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -17,12 +18,22 @@ import (
 // engine is the state machine on the memory adapters, without goroutines: what a message costs from fetch to settle.
 // The repository's own benchmark measures it, which is inside of the core.
 func engine() harness.Measure {
+	return stateMachine("semel-engine", "semel, engine and memory adapters, no goroutines", "internal/machine")
+}
+
+// engineAlone is the same with a queue and a store that hand out what was made before.
+func engineAlone() harness.Measure {
+	return stateMachine("semel-engine-alone", "semel, engine alone, no goroutines", "bench/internal/shapes")
+}
+
+// stateMachine runs BenchmarkMachine of a package of this repository.
+func stateMachine(name, title, pkg string) harness.Measure {
 	return harness.Measure{
-		Name: "semel-engine", Title: "semel, engine and memory adapters, no goroutines", Kind: harness.Semel, Unit: "messages",
-		N: 100000, Settings: "go test -bench Machine ./internal/machine",
+		Name: name, Title: title, Kind: harness.Semel, Unit: "messages", N: 100000, Settings: "go test -bench Machine ./" + pkg,
 		Run: func(ctx context.Context, e *harness.Env) (s harness.Sample, err error) {
 			cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkMachine$", "-benchmem",
-				"-benchtime", fmt.Sprintf("%dx", e.N), "github.com/semel-dev/semel/internal/machine")
+				"-benchtime", fmt.Sprintf("%dx", e.N), "github.com/semel-dev/semel/"+pkg)
+			cmd.Env = append(os.Environ(), "GOWORK=off")
 			out, err := cmd.Output()
 			if err != nil {
 				var exit *exec.ExitError
@@ -37,7 +48,7 @@ func engine() harness.Measure {
 				var n, ns, bytes, allocs float64
 				_, err := fmt.Sscanf(line, "%s %f %f ns/op %f B/op %f allocs/op", &name, &n, &ns, &bytes, &allocs)
 				if err == nil {
-					s.Values["ns"], s.Values["allocs"] = ns, allocs
+					s.Values["ns"], s.Values["allocs"], s.Values["bytes"] = ns, allocs, bytes
 					s.Wall = time.Duration(ns * n)
 					s.Client = s.Wall // one goroutine
 				}

@@ -163,17 +163,3 @@ func postgresClaims(callers, n int) harness.Measure {
 		},
 	}
 }
-
-func postgresGrowth() harness.Measure {
-	return harness.Measure{
-		Name: "semel-pg-growth", Title: "semel on PostgreSQL, records up to 3 million", Kind: harness.Semel, Unit: "records", Long: true,
-		N: growLarge, Settings: growSettings + "; two databases of one server",
-		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
-			return withPostgres(ctx, e, func(_ *harness.Database, large *postgres.DB) (harness.Sample, error) {
-				return withPostgres(ctx, e, func(_ *harness.Database, small *postgres.DB) (harness.Sample, error) {
-					return grow(ctx, e, large.Store(), small.Store())
-				})
-			})
-		},
-	}
-}

@@ -48,20 +48,6 @@ func sqliteClaims(callers, n int) harness.Measure {
 	}
 }
 
-func sqliteGrowth() harness.Measure {
-	return harness.Measure{
-		Name: "semel-sqlite-growth", Title: "semel on SQLite, records up to 3 million", Kind: harness.Semel, Unit: "records", Long: true,
-		N: growLarge, Settings: growSettings + "; two files",
-		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
-			return withSQLite(ctx, e, func(large *sqlite.DB) (harness.Sample, error) {
-				return withSQLiteFile(ctx, e, "small.db", func(small *sqlite.DB) (harness.Sample, error) {
-					return grow(ctx, e, large.Store(), small.Store())
-				})
-			})
-		},
-	}
-}
-
 // sqliteWhole is queue, records and effects in one file, with no server.
 func sqliteWhole() harness.Measure {
 	const batch, committers = 100, 4
@@ -89,11 +75,25 @@ func sqliteWhole() harness.Measure {
 				}
 				l := new(load.Ledger)
 				err = db.SQL().QueryRowContext(ctx, sqliteCount).Scan(&l.Rows, &l.IDs)
+				if err != nil {
+					return s, err
+				}
 				s.Done, s.Deliveries, s.Ledger = l.IDs, len(w.Deliveries), l
+				size, err := sqliteBytes(ctx, db)
+				s.Values = map[string]float64{"file_bytes": float64(size) / float64(s.Done)}
 				return s, err
 			})
 		},
 	}
+}
+
+// sqliteBytes is the size of the file once its log is carried over, free pages included.
+func sqliteBytes(ctx context.Context, db *sqlite.DB) (size int64, err error) {
+	err = db.SQL().QueryRowContext(ctx, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").Scan(&size)
+	if err != nil {
+		return 0, fmt.Errorf("read the size of a file: %w", err)
+	}
+	return size, nil
 }
 
 // queued is the handler of the standard work: it queues one statement.

@@ -212,7 +212,7 @@ func postgresSweep() harness.Measure {
 // expire adds n records, a multiple of 2,000, that are past their retention when it returns.
 func expire(ctx context.Context, s driver.Store, n int) error {
 	n = max(n/2000, 1) * 2000
-	if err := fill(ctx, s, n, time.Microsecond); err != nil {
+	if err := fill(ctx, s, n, newID, time.Microsecond); err != nil {
 		return fmt.Errorf("fill the store with %d records: %w", n, err)
 	}
 	return nil

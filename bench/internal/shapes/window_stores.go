@@ -45,7 +45,7 @@ func windowOfSQLite(db *sqlite.DB) *window {
 		},
 		sizes: func(ctx context.Context) (disk, live int64, err error) {
 			err = db.SQL().QueryRowContext(ctx, `SELECT sum(pgsize), sum(pgsize - unused) FROM dbstat
-  WHERE aggregate = 1 AND name IN ('semel_record', 'semel_record_hash')`).Scan(&disk, &live)
+  WHERE aggregate = 1 AND name GLOB 'semel_record*'`).Scan(&disk, &live)
 			return disk, live, err
 		},
 	}

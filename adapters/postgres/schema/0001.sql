@@ -18,45 +18,45 @@ CREATE SEQUENCE semel_token AS bigint CACHE 1;
 -- Columns are in the order of their alignment. A record of a key of 16 bytes that was completed at the first attempt takes
 -- 132 bytes, and 41 in the index.
 --
--- fillfactor leaves room in the page for the end of the attempt. 200,000 ordered keys, 1000 at a time in progress, and VACUUM
--- after each 20,000, take this room, and this much WAL from claim to completion:
+-- fillfactor leaves room in the page for the end of the attempt. 200,000 ordered keys, 1000 at a time in progress, and a
+-- VACUUM after each 20,000, take this room, and this much WAL from claim to completion:
 --   fillfactor       50     60     70     90    100
 --   HOT updates    100%    78%    62%    20%     0%
 --   bytes a record  314    271    266    242    229
 --   bytes of WAL    426    474    518    607    647
 -- 50: what is written counts for more than what is stored, and the index has one entry for each record, not two.
 CREATE TABLE semel_record (
-  token        bigint      NOT NULL,                 -- of the latest attempt: the fence
+  token        bigint      NOT NULL,     -- of the latest attempt: the fence
   created_at   timestamptz NOT NULL,
   updated_at   timestamptz NOT NULL,
-  lease_until  timestamptz,                          -- NULL once it does not matter: COMPLETED, EXPIRED
-  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: the end of the long-term period
-  body_digest  bigint,                               -- of the body of the latest run's message (driver.BodyDigest); NULL: not known
-  lease        bigint,                               -- the lease that was asked for, in microseconds; NULL: lease_until - updated_at
-  completed_at timestamptz,                          -- NULL in a COMPLETED record: updated_at
+  lease_until  timestamptz,              -- NULL when it does not matter any more
+  retain_until timestamptz,              -- NULL: never purged (IN_PROGRESS, UNCERTAIN). EXPIRED: end of the long-term period
+  body_digest  bigint,                   -- of the latest run's message (driver.BodyDigest); NULL: not known
+  lease        bigint,                   -- that was asked for, in microseconds; NULL: lease_until - updated_at
+  completed_at timestamptz,              -- NULL in a COMPLETED record: updated_at
   retry_at     timestamptz,
-  nonce        uuid,                                 -- who owns the latest attempt; NULL: EXPIRED
-  generation   int,                                  -- raised by a redrive; NULL: 1
-  epoch        int,                                  -- deliberate re-runs of a completed key; NULL: 0, as in all that follow
-  beat         int,                                  -- extensions of the lease
-  attempt      int,                                  -- runs in this generation; NULL: 1, and 0 in an EXPIRED record
-  failures     int,                                  -- recorded failed runs in this generation
-  takeovers    int,                                  -- expired runs in a row
-  uncertainty  int,                                  -- moments when nobody could know the outcome
-  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
-  takeover     smallint,                             -- 0 resume 1 probe 2 once
-  ended        smallint,                             -- the state before an EXPIRED record expired; NULL in every other state
-  unknown      boolean,                              -- an earlier run may have had its effect; NULL: false, as in all that follow
-  spent        boolean,                              -- the nonce was released
-  disposed     boolean,                              -- a person discarded the dead letter
-  place        bytea       PRIMARY KEY,              -- in the order of keys (rowstore.PlaceOf): 6 bytes of the consumer, tenant and key
-  consumer     bytea       NOT NULL,                 -- bytes as they came: keys are compared byte by byte
-  rest         bytea,                                -- tenant and key, if they are too long to be in the place (rowstore.Place.Rest)
+  nonce        uuid,                     -- who owns the latest attempt; NULL: EXPIRED
+  generation   int,                      -- raised by a redrive; NULL: 1
+  epoch        int,                      -- deliberate re-runs of a completed key; NULL: 0, as in all that follow
+  beat         int,                      -- extensions of the lease
+  attempt      int,                      -- runs in this generation; NULL: 1, and 0 in an EXPIRED record
+  failures     int,                      -- recorded failed runs in this generation
+  takeovers    int,                      -- expired runs in a row
+  uncertainty  int,                      -- moments when nobody could know the outcome
+  state        smallint    NOT NULL,     -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  takeover     smallint,                 -- 0 resume 1 probe 2 once
+  ended        smallint,                 -- the state before an EXPIRED record expired; NULL in every other state
+  unknown      boolean,                  -- an earlier run may have had its effect; NULL: false, as in all that follow
+  spent        boolean,                  -- the nonce was released
+  disposed     boolean,                  -- a person discarded the dead letter
+  place        bytea       PRIMARY KEY,  -- rowstore.PlaceOf: in the order of keys
+  consumer     bytea       NOT NULL,     -- bytes as they came, as in place and rest: keys are compared byte by byte
+  rest         bytea,                    -- tenant and key, if the place is too short for them (rowstore.Place.Rest)
   fingerprint  bytea,
-  deliveries   bytea,                                -- ids of deliveries that acquired the key, each after its length; empty: the key
+  deliveries   bytea,                    -- ids of deliveries that acquired the key, each after its length; 0: the key
   result       bytea,
   reason       bytea,
-  watermark    bytea                                 -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
+  watermark    bytea                     -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
 ) WITH (fillfactor = 50);
 
 -- The records that are UNCERTAIN, which metrics ask for again and again. It is a table of its own because an index on

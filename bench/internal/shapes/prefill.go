@@ -24,14 +24,10 @@ import (
 // copied). All others are copied. A column that the table does not have is skipped.
 var (
 	postgresCopies = map[string]string{
-		"hash":  "md5(k)::uuid",
-		"key":   "convert_to(k, 'UTF8')",
 		"place": "substring(r.place FROM 1 FOR 7) || convert_to(k, 'UTF8')", // consumer, no tenant, key
 	}
 	sqliteCopies = map[string]string{
 		"token": "r.token + 1 + i",
-		"hash":  "randomblob(16)",
-		"key":   "k",
 		"place": "CAST(substr(r.place, 1, 7) || k AS BLOB)",
 	}
 )

@@ -14,6 +14,7 @@ INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1,
 -- One idempotency record per key, for all modes. Rows are in the order of their tokens, and the index is in the order of the
 -- keys. A column takes a byte of each row, and NULL, 0 and 1 take no further one: a key that is completed in its first run has
 -- few other values. A row is not longer when it is COMPLETED than it was IN_PROGRESS, so that full pages stay so.
+-- With its index entry, such a record of a key of 16 bytes takes 130 bytes.
 CREATE TABLE semel_record (
   token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
   place        BLOB    NOT NULL,         -- of the key: 6 bytes of the SHA-256 of consumer, length of tenant, tenant, key

@@ -1,5 +1,12 @@
 package driver
 
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
 // Statements are effects as data: SQL that commits with the record (mode A2). If a batch must be sent again, its handlers do
 // not run again. Use the placeholders of the store's database.
 type Statements struct{ List []Statement }
@@ -10,6 +17,10 @@ type Statement struct {
 	Args []any
 	// Rows is the number of rows it must change. The transaction fails on the server if the count differs. -1 = any.
 	Rows int
+	// Table and Columns are those of a row that [Statements.Insert] queued. SQL inserts this one row; [Statement.InsertRows]
+	// inserts it together with others. Columns is nil for all other statements.
+	Table   string
+	Columns []string
 }
 
 // Exec queues a statement.
@@ -21,4 +32,85 @@ func (s *Statements) Exec(sql string, args ...any) {
 // attempt counts as failed.
 func (s *Statements) ExecRows(n int, sql string, args ...any) {
 	s.List = append(s.List, Statement{SQL: sql, Args: args, Rows: n})
+}
+
+// Insert queues a row: values of columns of a table. It does what Exec with an INSERT does. On PostgreSQL it costs less,
+// because the rows of all messages of a commit go to the server together, a few statements for each table and list of
+// columns. If the database refuses them, they are inserted one by one: only the message of the refused row has failed.
+//
+// The statements of one message keep their order, so insert parents before children. Between messages only one thing differs
+// from Exec: messages that queue nothing but rows and follow each other in a commit can have their rows of different tables
+// written in another order. The rows of each table stay in the order of the messages, unless tables depend on each other.
+// Triggers FOR EACH STATEMENT run once for rows that are written together.
+//
+// Names are quoted, so they are case-sensitive on PostgreSQL, and SQL in them has no effect. A dot separates a schema from
+// its table. Values are those that Exec takes as arguments. A missing value or column is reported at the commit, as the
+// failure of this message.
+func (s *Statements) Insert(table string, columns []string, values ...any) {
+	st := Statement{Args: values, Rows: -1, Table: table, Columns: append(make([]string, 0, len(columns)), columns...)}
+	st.SQL = st.InsertRows(1)
+	s.List = append(s.List, st)
+}
+
+// InsertRows returns the statement that inserts n rows with the columns of s, which [Statements.Insert] queued. Its arguments
+// are those of the rows, one row after the other.
+func (s *Statement) InsertRows(n int) string {
+	b := make([]byte, 0, 64+n*(2+6*len(s.Columns)))
+	b = append(b, "INSERT INTO "...)
+	schema, table, qualified := strings.Cut(s.Table, ".")
+	b = quoteName(b, schema)
+	if qualified {
+		b = quoteName(append(b, '.'), table)
+	}
+	b = append(b, " ("...)
+	for i, c := range s.Columns {
+		b = quoteName(comma(b, i), c)
+	}
+	b = append(b, ") VALUES "...)
+	nr := 0
+	for row := range n {
+		b = append(comma(b, row), '(')
+		for i := range s.Columns {
+			nr++
+			b = strconv.AppendInt(append(comma(b, i), '$'), int64(nr), 10)
+		}
+		b = append(b, ')')
+	}
+	return string(b)
+}
+
+// Check returns an error for a row without a table or a column, or with another number of values than columns.
+func (s *Statement) Check() error {
+	switch {
+	case s.Columns == nil:
+		return nil
+	case s.Table == "" || slices.Contains(s.Columns, ""):
+		return fmt.Errorf("insert into table %q, columns %q: a name is empty", s.Table, s.Columns)
+	case strings.Contains(s.Table+strings.Join(s.Columns, ""), "\x00"):
+		return fmt.Errorf("insert into table %q, columns %q: a name contains a zero byte", s.Table, s.Columns)
+	case len(s.Columns) == 0:
+		return fmt.Errorf("insert into table %q: the row has no column", s.Table)
+	case len(s.Args) != len(s.Columns):
+		return fmt.Errorf("insert into table %q: %d values for %d columns", s.Table, len(s.Args), len(s.Columns))
+	}
+	return nil
+}
+
+func comma(b []byte, i int) []byte {
+	if i > 0 {
+		b = append(b, ", "...)
+	}
+	return b
+}
+
+// quoteName adds a name as SQL.
+func quoteName(b []byte, name string) []byte {
+	b = append(b, '"')
+	for i := range len(name) {
+		if name[i] == '"' {
+			b = append(b, '"')
+		}
+		b = append(b, name[i])
+	}
+	return append(b, '"')
 }

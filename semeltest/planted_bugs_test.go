@@ -272,6 +272,42 @@ func moreBugs() []bug {
 				return s.store().Claim(ctx, c...)
 			}
 		}},
+		{"a refused row is left out of its message's effects", "commit refuses one row", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				v := append([]driver.Work(nil), w...)
+				for {
+					out, err := s.locking(ctx, v)
+					item := (*driver.ItemError)(nil)
+					if !errors.As(err, &item) {
+						return out, err
+					}
+					v[item.Index].Effects = nil
+				}
+			}
+		}},
+		{"a refused row is blamed on the first message of its statement", "commit refuses one row", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				out, err := s.locking(ctx, w)
+				if item := (*driver.ItemError)(nil); errors.As(err, &item) {
+					item.Index = 0
+				}
+				return out, err
+			}
+		}},
+		{"rows are written for lost holds", "commit writes rows", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				return s.each(ctx, w, func(x *driver.Work) { x.Finish.Hold = s.current(ctx, x.Finish.Hold.Key) })
+			}
+		}},
+		{"rows of batches are forgotten", "transactions write the rows", func(s *planted) {
+			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
+				tx, g, err := s.store().Begin(ctx, c...)
+				if tx == nil {
+					return nil, g, err
+				}
+				return deafTx{tx}, g, err
+			}
+		}},
 		{"acks do not join", "commit joins", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				v := append([]driver.Work(nil), w...)

@@ -94,8 +94,22 @@ type Ledger struct {
 	Lock func(t testing.TB) (use func(effects any), unlock func())
 	// AddTx does the effect for id in an open transaction. A driver.Transactor needs it.
 	AddTx func(ctx context.Context, tx driver.Tx, id string) error
+	// Rows queues rows as data. nil: the cases of rows are left out.
+	Rows *LedgerRows
 	// Count counts the committed effects of id.
 	Count func(ctx context.Context, id string) (int, error)
+}
+
+// LedgerRows queues rows as data ([driver.Statements.Insert]), which a store may write together with those of other messages.
+type LedgerRows struct {
+	// Add queues the effect for id, as Ledger.Add does. Parent queues a row of another table, whose ids are unique. Child
+	// queues a row of a third table that the database refuses unless it finds the row of its parent.
+	Add    func(effects any, id string)
+	Parent func(effects any, id string)
+	Child  func(effects any, id, parent string)
+	// Rename queues a statement that renames a row of Parent, and is refused unless there is this row. nil: the case of rows
+	// among statements is left out.
+	Rename func(effects any, from, to string)
 }
 
 // errLimit is how many failures one case reports in full.

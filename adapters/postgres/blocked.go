@@ -86,13 +86,21 @@ func (p *pipeline) limit(ctx context.Context, db *DB, alone bool) {
 // by another session's lock.
 func (l *limits) refusal(item int, err error, w *lockWatch) error {
 	switch {
-	case code(err) == codeLocked:
-		l.db.blockedAt.Store(time.Now().UnixNano())
+	case l.blocked(err):
 		return &driver.ItemError{Index: item, Err: fmt.Errorf("%w: %w%s", driver.ErrBlocked, err, w.end())}
 	case l.alone && code(err) == codeCancelled:
 		return &driver.ItemError{Index: item, Err: err}
 	}
 	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
+}
+
+// blocked reports an error of a lock that was waited for in vain, and has others waited for briefly.
+func (l *limits) blocked(err error) bool {
+	is := code(err) == codeLocked
+	if is {
+		l.db.blockedAt.Store(time.Now().UnixNano())
+	}
+	return is
 }
 
 // refusable reports an error that an item's statement can cause: nothing was committed, and the server can write.
@@ -184,8 +192,11 @@ func (l *limits) runEffects(ctx context.Context, conn *pgx.Conn, item int, list 
 }
 
 // blameless reports that the transaction was refused for its content without naming an item: a deferred constraint fails at
-// COMMIT, and arguments and SQL are refused before the first statement is sent.
+// COMMIT, arguments and SQL are refused before the first statement is sent, and a statement can have rows of several items.
 func blameless(err error) bool {
+	if isSeveral(err) {
+		return true
+	}
 	if err == nil || !definite(err) || isItem(err) || code(err) == codeGuard {
 		return false
 	}

@@ -54,7 +54,8 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 	if plain {
 		out, err = s.commitPlain(ctx, w, keys)
 	}
-	if locked := code(err) == codeLocked && !isItem(err); !plain || locked || code(err) == codeGuard || blameless(err) {
+	locked := code(err) == codeLocked && !isItem(err) && !isSeveral(err)
+	if !plain || locked || code(err) == codeGuard || blameless(err) {
 		if locked {
 			mode = rowstore.Skip
 		}
@@ -145,14 +146,14 @@ func (db *DB) emitted(w []driver.Work, out []driver.Outcome) {
 
 // addWorks adds effects, emitted messages and acknowledgements of some works, in their order. Effects that change settings
 // come last: semel's tables and rights are those of the connection.
-func (db *DB) addWorks(ctx context.Context, p *pipeline, w []driver.Work, which []int) error {
+func (db *DB) addWorks(ctx context.Context, p *pipeline, j join, w []driver.Work, which []int) error {
 	last := slices.ContainsFunc(which, func(i int) bool { return sets(&w[i]) })
 	if last {
 		if err := db.addRest(ctx, p, w, which); err != nil {
 			return err
 		}
 	}
-	e := effects{db: db, p: p}
+	e := effects{db: db, p: p, join: j}
 	for _, i := range which {
 		e.add(i, statements(&w[i]))
 	}

@@ -21,17 +21,25 @@ func (e *rowsError) Error() string {
 	return fmt.Sprintf("changed %d rows, must change %d", e.got, e.want)
 }
 
-// addStatements adds the statements of item to a pipeline. A wrong number of rows stops the reading with a *rowsError:
-// COMMIT must not be in the same pipeline then (see counts).
-func (p *pipeline) addStatements(item int, list []driver.Statement) {
+// addStatements adds the statements of item to the pipeline, rows that follow each other together. A wrong number of rows
+// stops the reading with a *rowsError: COMMIT must not be in the same pipeline then (see counts).
+func (e *effects) addStatements(item int, list []driver.Statement) {
+	p, at := e.p, 0
 	for i := range list {
 		st := &list[i]
+		if e.join != joinNone && e.rows.is(st) {
+			at = e.rows.add(item, i, st, at)
+			continue
+		}
+		e.rows.write(p)
+		at = 0
 		s := step{what: effectName(i, st.SQL), item: item}
 		if st.Rows >= 0 {
 			s.tag = func(tag pgconn.CommandTag) error { return expect(st, tag) }
 		}
 		p.add(s, markEffect+st.SQL, st.Args...)
 	}
+	e.rows.write(p)
 }
 
 func expect(st *driver.Statement, tag pgconn.CommandTag) error {
@@ -139,10 +147,22 @@ func (db *DB) sqlTake() string { return "SELECT " + db.info.place + ".semel_take
 // sqlClean takes back what is left in the session. 1 names 2 values. See semel_clean.
 func (db *DB) sqlClean() string { return "SELECT " + db.info.place + ".semel_clean($1, $2)" }
 
+// join is which rows of driver.Statements.Insert one statement may insert together.
+type join uint8
+
+const (
+	joinNone join = iota
+	joinItem      // those of one item, so that a refusal has a culprit
+	joinAll
+)
+
 // effects adds the statements of works to a pipeline, and what ends them. A transaction has one list.
 type effects struct {
 	db    *DB
 	p     *pipeline
+	join  join
+	rows  inserts // not yet in the pipeline
+	of    []int   // the items of rows
 	items int
 	last  int  // the item before; -1: anybody's
 	open  bool // what that one left was not taken back yet
@@ -154,16 +174,41 @@ func (e *effects) add(item int, list []driver.Statement) {
 	if len(list) == 0 {
 		return
 	}
+	if e.join == joinAll && e.rows.all(list) {
+		at := 0
+		for i := range list {
+			at = e.rows.add(item, i, &list[i], at)
+		}
+		e.of = append(e.of, item)
+		return
+	}
+	e.flush()
 	if e.items > 0 {
 		e.next()
 	}
-	e.p.addStatements(item, list)
+	e.addStatements(item, list)
 	e.items, e.last, e.open = e.items+1, item, true
 	if slices.ContainsFunc(list, func(s driver.Statement) bool { return !plain(s.SQL) }) {
 		e.endRole(list)
 		e.end(item, false, true)
 		e.open = false
 	}
+}
+
+// flush adds the rows of items that have nothing else.
+func (e *effects) flush() {
+	if len(e.of) == 0 {
+		return
+	}
+	if e.items > 0 {
+		e.next()
+	}
+	e.rows.write(e.p)
+	e.items, e.last, e.open = e.items+len(e.of), e.of[0], true
+	if len(e.of) > 1 {
+		e.last = -1
+	}
+	e.of = nil
 }
 
 // next resets what the item before left, and limits the statements of the next one.
@@ -181,6 +226,7 @@ func (e *effects) next() {
 
 // close adds what follows the last statement. Deferred triggers run here, because nobody would look after COMMIT.
 func (e *effects) close() {
+	e.flush()
 	if e.items > 1 {
 		e.last = -1 // they are written one by one then
 	}

@@ -34,6 +34,8 @@ type step struct {
 	what string
 	// item is the index of the work that a refusal is blamed on; -1: none.
 	item int
+	// several: it writes rows of several items (severalError).
+	several bool
 	// rows and tag read the result; both may be nil. Their errors come too late for a COMMIT in the same pipeline, which
 	// has been sent already: they must not be used to decide.
 	rows func(pgx.Rows) error
@@ -106,6 +108,9 @@ func (p *pipeline) run(ctx context.Context, c sender) (err error) {
 		}
 		err = fmt.Errorf("%s: %w", s.what, err)
 		switch {
+		case s.several && refusable(err):
+			p.limits.blocked(err)
+			return &severalError{err}
 		case s.item < 0 || !refusable(err):
 			return err
 		case p.limits != nil:

@@ -43,6 +43,9 @@ func (d rows) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) erro
 		return f(x)
 	}
 	err := d.try(ctx, false, begin)
+	if isSeveral(err) {
+		err = d.try(ctx, false, func(x *rowTx) error { x.join = joinNone; return begin(x) })
+	}
 	if blameless(err) {
 		err = d.try(ctx, true, begin)
 	}
@@ -104,11 +107,12 @@ type rowTx struct {
 	// effects: there is SQL of handlers. counts: its rows are counted, so that COMMIT is sent after the results. singly:
 	// each statement waits for the result of the one before, so that a refusal has a culprit.
 	effects, counts, singly bool
+	join                    join // joinAll; then joinNone, because the rows of several works were refused together
 }
 
 // rowTx is a transaction that somebody else began, and commits.
 func (db *DB) rowTx(ctx context.Context, conn sender) *rowTx {
-	return &rowTx{ctx: ctx, db: db, conn: conn, p: &pipeline{}}
+	return &rowTx{ctx: ctx, db: db, conn: conn, p: &pipeline{}, join: joinAll}
 }
 
 // flush adds the records that were put to the pipeline.
@@ -221,7 +225,7 @@ func (x *rowTx) Works(w []driver.Work, which []int) error {
 	if x.singly {
 		return x.oneByOne(w, which)
 	}
-	if err := x.db.addWorks(x.ctx, x.p, w, which); err != nil {
+	if err := x.db.addWorks(x.ctx, x.p, x.join, w, which); err != nil {
 		return notSent(err)
 	}
 	return nil

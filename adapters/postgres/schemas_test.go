@@ -115,7 +115,7 @@ func makeSchema(t testing.TB, base string) *schema {
 	_, _, err := Migrate(context.Background(), u)
 	if err == nil {
 		err = connected(u, func(ctx context.Context, c *pgx.Conn) (err error) {
-			if _, err = c.Exec(ctx, "CREATE TABLE ledger (id TEXT)"); err != nil {
+			if _, err = c.Exec(ctx, ledgerTables); err != nil {
 				return err
 			}
 			if s.catalog, err = readCatalog(ctx, c); err != nil {
@@ -239,3 +239,7 @@ func connected(address string, f func(ctx context.Context, c *pgx.Conn) error) e
 	}
 	return errors.Join(f(ctx, c), c.Close(ctx))
 }
+
+// ledgerTables are the tables of the ledger.
+const ledgerTables = "CREATE TABLE ledger (id text); CREATE TABLE ledger_parent (id text PRIMARY KEY); " +
+	"CREATE TABLE ledger_child (id text, parent text REFERENCES ledger_parent ON UPDATE CASCADE)"

@@ -63,6 +63,16 @@ func ledger(db *DB) *semeltest.Ledger {
 			_, err := x.Exec(ctx, "INSERT INTO ledger (id) VALUES ($1)", id)
 			return err
 		},
+		Rows: &semeltest.LedgerRows{
+			Add:    func(e any, id string) { e.(*driver.Statements).Insert("ledger", []string{"id"}, id) },
+			Parent: func(e any, id string) { e.(*driver.Statements).Insert("ledger_parent", []string{"id"}, id) },
+			Child: func(e any, id, parent string) {
+				e.(*driver.Statements).Insert("ledger_child", []string{"id", "parent"}, id, parent)
+			},
+			Rename: func(e any, from, to string) {
+				e.(*driver.Statements).ExecRows(1, "UPDATE ledger_parent SET id = $1 WHERE id = $2", to, from)
+			},
+		},
 		Count: func(ctx context.Context, id string) (n int, err error) {
 			err = db.pool.QueryRow(ctx, "SELECT count(*) FROM ledger WHERE id = $1", id).Scan(&n)
 			return n, err

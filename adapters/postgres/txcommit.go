@@ -54,7 +54,7 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	if slices.ContainsFunc(w, func(w driver.Work) bool { return len(statements(&w)) > 0 }) {
 		p.limit(ctx, x.s.db, len(w) == 1)
 	}
-	if err := x.s.db.addWorks(ctx, p, w, all); err != nil {
+	if err := x.s.db.addWorks(ctx, p, joinItem, w, all); err != nil {
 		return notSent(err)
 	}
 	if counts(w, all) {

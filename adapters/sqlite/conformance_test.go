@@ -26,11 +26,15 @@ func newClock() *fakeClock {
 func (c *fakeClock) now() time.Time          { return time.Unix(0, c.at.Load()) }
 func (c *fakeClock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
+// ledgerTables are the tables of the ledger.
+const ledgerTables = "CREATE TABLE ledger (id TEXT); CREATE TABLE ledger_parent (id TEXT PRIMARY KEY); " +
+	"CREATE TABLE ledger_child (id TEXT, parent TEXT REFERENCES ledger_parent ON UPDATE CASCADE)"
+
 // openFor opens a database with a ledger for a suite.
 func openFor(t testing.TB, o Options) *DB {
 	t.Helper()
 	db := openAt(t, filepath.Join(t.TempDir(), "semel.db"), o)
-	if _, err := db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
+	if _, err := db.SQL().ExecContext(t.Context(), ledgerTables); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -50,6 +54,16 @@ func ledger(db *DB) *semeltest.Ledger {
 			tx.As(&x)
 			_, err := x.ExecContext(ctx, "INSERT INTO ledger (id) VALUES ($1)", id)
 			return err
+		},
+		Rows: &semeltest.LedgerRows{
+			Add:    func(e any, id string) { e.(*driver.Statements).Insert("ledger", []string{"id"}, id) },
+			Parent: func(e any, id string) { e.(*driver.Statements).Insert("ledger_parent", []string{"id"}, id) },
+			Child: func(e any, id, parent string) {
+				e.(*driver.Statements).Insert("ledger_child", []string{"id", "parent"}, id, parent)
+			},
+			Rename: func(e any, from, to string) {
+				e.(*driver.Statements).ExecRows(1, "UPDATE ledger_parent SET id = $1 WHERE id = $2", to, from)
+			},
 		},
 		Count: func(ctx context.Context, id string) (n int, err error) {
 			err = db.SQL().QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = ?", id).Scan(&n)

@@ -38,7 +38,7 @@ CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_duplicate WHERE place = OLD.place;
 END;
 CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
-CREATE TABLE ledger (id TEXT);`
+` + ledgerTables
 
 // plainStore is the store.
 type plainStore struct {

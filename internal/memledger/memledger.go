@@ -28,6 +28,11 @@ func Of(store *memory.Store) *semeltest.Ledger {
 			tx.As(&x)
 			return x.Append("ledger", id)
 		},
+		Rows: &semeltest.LedgerRows{
+			Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
+			Parent: func(e any, id string) { e.(*memory.Effects).Insert("parent", id, "") },
+			Child:  func(e any, id, parent string) { e.(*memory.Effects).Insert("child", id, parent) },
+		},
 		Count: func(_ context.Context, id string) (n int, err error) {
 			for _, r := range store.Tables().Rows("ledger") {
 				if r.Value == id {

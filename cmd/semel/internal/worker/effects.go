@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/semel-dev/semel"
 )
@@ -35,12 +37,31 @@ func Statements(r Runner) semel.Handler {
 	})
 }
 
-// effect is one line of a handler's output: a statement, or, at the end, the result.
+// effect is one line of a handler's output: a statement, a row, or, at the end, the result.
 type effect struct {
 	SQL    *string         `json:"sql"`
 	Args   []any           `json:"args"`
 	Rows   *int            `json:"rows"`
+	Insert *string         `json:"insert"`
+	Row    map[string]any  `json:"row"`
 	Result json.RawMessage `json:"result"`
+}
+
+// queue queues what a line says.
+func (e *effect) queue(tx *semel.Statements) {
+	switch {
+	case e.Insert != nil:
+		columns := slices.Sorted(maps.Keys(e.Row)) // the same for all rows of these columns: they are written together
+		values := make([]any, len(columns))
+		for i, c := range columns {
+			values[i] = e.Row[c]
+		}
+		tx.Insert(*e.Insert, columns, values...)
+	case e.Rows != nil:
+		tx.ExecRows(*e.Rows, *e.SQL, e.Args...)
+	default:
+		tx.Exec(*e.SQL, e.Args...)
+	}
 }
 
 // readEffects queues the statements of a handler's output and returns its result. The error names the line.
@@ -59,15 +80,11 @@ func readEffects(out []byte, tx *semel.Statements) (result []byte, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d of the handler's output: %w: %s", n, err, shorten(string(line), 120))
 		}
-		if e.SQL == nil {
+		if e.Result != nil {
 			result, ended = e.Result, true
 			continue
 		}
-		if e.Rows == nil {
-			tx.Exec(*e.SQL, e.Args...)
-		} else {
-			tx.ExecRows(*e.Rows, *e.SQL, e.Args...)
-		}
+		e.queue(tx)
 	}
 	return result, nil
 }
@@ -78,20 +95,13 @@ func readEffect(line []byte) (effect, error) {
 	dec.UseNumber()
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&e); err != nil {
-		return e, fmt.Errorf(`want {"sql":"…","args":[…],"rows":1} or {"result":…}: %w`, err)
+		return e, fmt.Errorf(`want {"sql":"…","args":[…],"rows":1}, {"insert":"table","row":{"column":…}} or {"result":…}: %w`, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return e, errors.New("want one JSON object a line")
 	}
-	switch {
-	case e.SQL == nil && e.Result == nil:
-		return e, errors.New(`want "sql" or "result"`)
-	case e.SQL == nil && (e.Args != nil || e.Rows != nil), e.SQL != nil && e.Result != nil:
-		return e, errors.New(`"result" stands alone`)
-	case e.SQL != nil && *e.SQL == "":
-		return e, errors.New(`"sql" is empty`)
-	case e.Rows != nil && *e.Rows < 0:
-		return e, errors.New(`"rows" is negative: leave it away for any number`)
+	if err := e.check(); err != nil {
+		return e, err
 	}
 	for i, v := range e.Args {
 		b, is, err := blob(v)
@@ -102,7 +112,43 @@ func readEffect(line []byte) (effect, error) {
 			e.Args[i] = b
 		}
 	}
+	for c, v := range e.Row {
+		b, is, err := blob(v)
+		if err != nil {
+			return e, fmt.Errorf(`"row": column %q: %w`, c, err)
+		}
+		if is {
+			e.Row[c] = b
+		}
+	}
 	return e, nil
+}
+
+// check returns an error for members that are missing, or do not belong together.
+func (e *effect) check() error {
+	statement, row := e.SQL != nil || e.Args != nil || e.Rows != nil, e.Insert != nil || e.Row != nil
+	_, noName := e.Row[""]
+	switch {
+	case !statement && !row && e.Result == nil:
+		return errors.New(`want "sql", "insert" or "result"`)
+	case e.Result != nil && (statement || row):
+		return errors.New(`"result" stands alone`)
+	case statement && row:
+		return errors.New(`"insert" and "row" stand without "sql", "args" and "rows"; write a line for each`)
+	case statement && e.SQL == nil:
+		return errors.New(`"args" and "rows" need "sql"`)
+	case statement && *e.SQL == "":
+		return errors.New(`"sql" is empty`)
+	case e.Rows != nil && *e.Rows < 0:
+		return errors.New(`"rows" is negative: leave it away for any number`)
+	case row && (e.Insert == nil || *e.Insert == ""):
+		return errors.New(`"row" needs "insert", the name of its table`)
+	case row && len(e.Row) == 0:
+		return errors.New(`"insert" needs "row", an object with a value for each column`)
+	case noName:
+		return errors.New(`"row" has a column without a name`)
+	}
+	return nil
 }
 
 // blob reads {"base64":"…"}; every other object or array goes to the database as JSON text.

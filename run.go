@@ -289,14 +289,10 @@ func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
 
 // refused returns the result for effects that the store refused to write, or the zero Result if err is no refusal.
 func (r *runner) refused(err error) (res machine.Result) {
-	culprit := (*driver.ItemError)(nil)
-	switch {
-	case err == nil:
-		return res
-	case errors.As(err, &culprit):
+	if culprit, ok := errors.AsType[*driver.ItemError](err); ok {
 		err = culprit.Err
-	case !errors.Is(err, driver.ErrNotCommitted):
-		return res
+	} else if !errors.Is(err, driver.ErrNotCommitted) {
+		return res // nil too
 	}
 	res = machine.Result{Class: machine.Failed, Err: fmt.Errorf("effects refused: %w", err)}
 	r.rules.apply(&res, res.Err, nil)

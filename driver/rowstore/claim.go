@@ -16,9 +16,19 @@ type batch struct {
 	ids    []ID  // distinct, in the order of their places, which is the order of locks
 	at     []int // place of an item's key in ids
 	locked []Locked
-	after  []driver.Record
-	put    []bool
+	after  []*driver.Record // nil: unchanged
 }
+
+// record returns the record of ids[at] after the items that were decided.
+func (b *batch) record(at int) *driver.Record {
+	if r := b.after[at]; r != nil {
+		return r
+	}
+	return &b.locked[at].Record
+}
+
+// set keeps a changed record. A function of its own: only changed records are copied to the heap.
+func (b *batch) set(at int, after driver.Record) { b.after[at] = &after }
 
 func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) {
 	all := make([]ID, n)
@@ -36,10 +46,7 @@ func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) 
 	}
 	var err error
 	b.locked, err = tx.Lock(b.ids, mode)
-	b.after, b.put = make([]driver.Record, len(b.ids)), make([]bool, len(b.ids))
-	for at := range b.locked {
-		b.after[at] = b.locked[at].Record
-	}
+	b.after = make([]*driver.Record, len(b.ids))
 	return b, err
 }
 
@@ -53,11 +60,11 @@ func compareIDs(a, b ID) int {
 
 // write writes the changed records.
 func (b *batch) write(tx Tx) error {
-	for at, changed := range b.put {
-		if !changed {
+	for at, after := range b.after {
+		if after == nil {
 			continue
 		}
-		if err := tx.Put(&b.locked[at], &b.after[at]); err != nil {
+		if err := tx.Put(&b.locked[at], after); err != nil {
 			return fmt.Errorf("key %q: %w", b.ids[at].Key.Raw, err)
 		}
 	}
@@ -148,18 +155,18 @@ func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, 
 			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.Err)}
 			continue
 		}
-		after, g, changed := driver.DecideClaim(b.after[at], c[i], l.Now, l.Drawn)
+		after, g, changed := driver.DecideClaim(*b.record(at), c[i], l.Now, l.Drawn)
 		switch out[i] = g; {
 		case changed && l.Record.State == driver.Absent && mode != Make:
 			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, ErrAbsent)}
 		case changed && h != nil && g.Verdict != driver.Acquired:
 			durable = append(durable, i)
 		case changed:
-			b.after[at], b.put[at] = after, true
+			b.set(at, after)
 			if h != nil {
 				h.Add(l.before(), after)
 			}
-		case b.after[at].State == driver.Absent && mode == Make:
+		case b.record(at).State == driver.Absent && mode == Make:
 			if err := tx.Drop(l); err != nil {
 				return nil, nil, err
 			}
@@ -244,9 +251,9 @@ func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
 		if unlessCollision(b.locked[at].Err) != nil {
 			continue // unreadable, or locked: Unknown
 		}
-		var changed bool
-		if b.after[at], out[i], changed = decide(i, b.after[at], b.locked[at].Now); changed {
-			b.put[at] = true
+		after, o, changed := decide(i, *b.record(at), b.locked[at].Now)
+		if out[i] = o; changed {
+			b.set(at, after)
 			fresh = append(fresh, i)
 		}
 	}

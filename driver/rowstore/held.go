@@ -37,7 +37,7 @@ func Park(tx Tx, mode Mode, c ...driver.Claim) error {
 		l := &b.locked[b.at[i]]
 		after, g, changed := driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
 		if l.Err == nil && changed && g.Verdict != driver.Acquired {
-			b.after[b.at[i]], b.put[b.at[i]] = after, true
+			b.set(b.at[i], after)
 		}
 	}
 	return b.write(tx)

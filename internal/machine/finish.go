@@ -262,8 +262,8 @@ func (m *Machine) onFinished(ev *Event) {
 	} else {
 		l.finishing, l.trip = false, m.now-l.finishAt
 	}
-	var culprit *driver.ItemError
-	if ev.Err == nil || errors.As(ev.Err, &culprit) {
+	culprit, refused := errors.AsType[*driver.ItemError](ev.Err)
+	if ev.Err == nil || refused {
 		if !alone {
 			l.tries, l.refused, l.noResponse = 0, 0, 0
 		}

@@ -363,8 +363,8 @@ func (m *Machine) onCommitted(ev *Event) {
 		it.refs--
 		it.kept = it.kept || ev.Err != nil
 	}
-	var culprit *driver.ItemError
-	if ev.Err == nil || errors.As(ev.Err, &culprit) {
+	culprit, refused := errors.AsType[*driver.ItemError](ev.Err)
+	if ev.Err == nil || refused {
 		m.storeUp()
 	}
 	err, unnamed := ev.Err, culprit == nil || culprit.Transient

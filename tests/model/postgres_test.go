@@ -107,16 +107,7 @@ func postgresSide(db *postgres.DB) *side {
 
 // TestPostgresAgainstMemory runs random histories. A failing one is printed with its seed, and made smaller.
 func TestPostgresAgainstMemory(t *testing.T) {
-	address, drop, err := server.CreateDatabase(t.Context(), server.Shared(t, "postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := drop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	db, err := postgres.Open(t.Context(), address, postgres.Options{Create: true, MaxConns: 4, NoListen: true})
+	db, err := postgres.Open(t.Context(), server.Database(t), postgres.Options{Create: true, MaxConns: 4, NoListen: true})
 	if err != nil {
 		t.Fatal(err)
 	}

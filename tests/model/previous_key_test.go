@@ -3,7 +3,10 @@ package model
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -56,14 +59,20 @@ func TestPreviousSQLite(t *testing.T) {
 
 // TestPreviousPostgres is the same on PostgreSQL.
 func TestPreviousPostgres(t *testing.T) {
-	shared := server.Shared(t, "postgres")
+	address, cases := server.Database(t), atomic.Int32{}
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
-		address, drop, err := server.CreateDatabase(t.Context(), shared)
+		schema := fmt.Sprint("case_", cases.Add(1))
+		if _, err := server.SQL(t.Context(), address, "CREATE SCHEMA "+schema); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = drop(context.Background()) })
-		db, err := postgres.Open(t.Context(), address, postgres.Options{Create: true, MaxConns: 4, NoListen: true})
+		q := u.Query()
+		q.Set("search_path", schema)
+		u.RawQuery = q.Encode()
+		db, err := postgres.Open(t.Context(), u.String(), postgres.Options{Create: true, MaxConns: 4, NoListen: true})
 		if err != nil {
 			t.Fatal(err)
 		}

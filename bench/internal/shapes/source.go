@@ -37,8 +37,10 @@ func newSource(ctx context.Context, w load.Work) (context.Context, *source) {
 // newSourceOf is newSource with messages of any kind.
 func newSourceOf(ctx context.Context, list []driver.Message) (context.Context, *source) {
 	s := &source{fresh: make([]driver.Delivery, len(list)), left: len(list), wake: make(chan struct{}, 1)}
+	counts := make(map[string]int, len(list))
 	for i := range list {
-		s.fresh[i] = driver.Delivery{Message: list[i]}
+		counts[list[i].ID]++
+		s.fresh[i] = driver.Delivery{Message: list[i], Count: counts[list[i].ID]}
 		s.fresh[i].Receipt = &s.fresh[i]
 	}
 	ctx, s.done = context.WithCancelCause(ctx)
@@ -47,7 +49,7 @@ func newSourceOf(ctx context.Context, list []driver.Message) (context.Context, *
 
 // Features describes the queue.
 func (s *source) Features() driver.QueueFeatures {
-	return driver.QueueFeatures{Name: "orders", Kind: "slice", Durable: true, Extends: true, Delays: true, DeadLetters: true}
+	return driver.QueueFeatures{Name: "orders", Kind: "slice", Durable: true, Extends: true, Delays: true, Counts: true, DeadLetters: true}
 }
 
 // Receive hands out what is next; with nothing left it waits for something to be returned.

@@ -79,8 +79,21 @@ func (s *Statement) InsertRows(n int) string {
 	return string(b)
 }
 
-// Check returns an error for a row without a table or a column, or with another number of values than columns.
-func (s *Statement) Check() error {
+// Check returns an error for the first row without a table or a column, or with another number of values than columns. Stores
+// call it before they write. A nil s has no rows.
+func (s *Statements) Check() error {
+	if s == nil {
+		return nil
+	}
+	for i := range s.List {
+		if err := s.List[i].check(); err != nil {
+			return fmt.Errorf("statement %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (s *Statement) check() error {
 	switch {
 	case s.Columns == nil:
 		return nil

@@ -32,13 +32,13 @@ func TestInsertCheck(t *testing.T) {
 	} {
 		var s Statements
 		queue(&s)
-		if err := s.List[0].Check(); (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+		if err := s.Check(); (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: error %v, want %q", s.List[0], err, part)
 		}
 	}
 	var s Statements
 	s.Exec("SELECT 1", 1, 2)
-	if err := s.List[0].Check(); err != nil {
+	if err := s.Check(); err != nil {
 		t.Error(err)
 	}
 }

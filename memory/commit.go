@@ -101,11 +101,9 @@ func (s *Store) checkWork(w *driver.Work) error {
 	if !s.takes(w.Effects) {
 		return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
 	}
-	if e, ok := w.Effects.(*driver.Statements); ok && e != nil {
-		for i := range e.List {
-			if err := e.List[i].Check(); err != nil {
-				return fmt.Errorf("statement %d: %w", i+1, err)
-			}
+	if e, ok := w.Effects.(*driver.Statements); ok {
+		if err := e.Check(); err != nil {
+			return err
 		}
 	}
 	if w.Ack != nil {

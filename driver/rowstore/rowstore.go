@@ -196,7 +196,7 @@ func CheckWorks(w []driver.Work, check func(*driver.Work) error) error {
 	return nil
 }
 
-// CheckWork refuses effects other than statements, rows that [driver.Statement.Check] refuses, acknowledgements that ack
+// CheckWork refuses effects other than statements, rows that [driver.Statements.Check] refuses, acknowledgements that ack
 // refuses, and messages to no queue. It clears effects that are a nil *driver.Statements.
 func CheckWork(w *driver.Work, ack func(*driver.Settlement) error) error {
 	if w.Effects != nil {
@@ -206,7 +206,7 @@ func CheckWork(w *driver.Work, ack func(*driver.Settlement) error) error {
 		}
 		if e == nil {
 			w.Effects = nil
-		} else if err := checkRows(e.List); err != nil {
+		} else if err := e.Check(); err != nil {
 			return err
 		}
 	}
@@ -218,15 +218,6 @@ func CheckWork(w *driver.Work, ack func(*driver.Settlement) error) error {
 	for i := range w.Emit {
 		if w.Emit[i].Queue == "" {
 			return fmt.Errorf("emitted message %d names no queue", i)
-		}
-	}
-	return nil
-}
-
-func checkRows(list []driver.Statement) error {
-	for i := range list {
-		if err := list[i].Check(); err != nil {
-			return fmt.Errorf("statement %d: %w", i+1, err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // watched is a `semel lab run --watch` that runs.
@@ -58,8 +59,11 @@ func logs(text string) string {
 	return sides(`s.querySelector(".log").textContent.includes("` + text + `")`)
 }
 
-// TestLive watches a run in the browser, disturbs it with every button, finishes it, and reads the verdict.
+// TestLive watches a run in the browser, disturbs it with every button, finishes it, and reads the verdict: every night.
 func TestLive(t *testing.T) {
+	if !semeltest.Nightly() {
+		t.Skip("it runs in make nightly")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w := watch(t, "happy", "--seed", "1")

@@ -5,12 +5,17 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestReport runs three scenarios and looks at every page of their report, wide and narrow, light and dark.
+// TestReport runs two scenarios, nightly three, and looks at every page of their report, wide and narrow, light and dark.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "all.html")
-	names := []string{"visibility", "zombie", "outage"}
+	names := []string{"zombie", "outage"}
+	if semeltest.Nightly() {
+		names = append(names, "visibility")
+	}
 	lab(t.Context(), t, append(names, "--seed", "1", "--report", path)...)
 	url := "file://" + path
 	for name, l := range looks {

@@ -15,21 +15,13 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// engine is the state machine on the memory adapters, without goroutines: what a message costs from fetch to settle.
-// The repository's own benchmark measures it, which is inside of the core.
+// engine is the state machine with a queue and a store that hand out what was made before, without goroutines: what a
+// message costs from fetch to settle. BenchmarkMachine of this package measures it.
 func engine() harness.Measure {
-	return stateMachine("semel-engine", "semel, engine and memory adapters, no goroutines", "internal/machine")
-}
-
-// engineAlone is the same with a queue and a store that hand out what was made before.
-func engineAlone() harness.Measure {
-	return stateMachine("semel-engine-alone", "semel, engine alone, no goroutines", "bench/internal/shapes")
-}
-
-// stateMachine runs BenchmarkMachine of a package of this repository.
-func stateMachine(name, title, pkg string) harness.Measure {
+	const pkg = "bench/internal/shapes"
 	return harness.Measure{
-		Name: name, Title: title, Kind: harness.Semel, Unit: "messages", N: 100000, Settings: "go test -bench Machine ./" + pkg,
+		Name: "semel-engine-alone", Title: "semel, engine alone, no goroutines", Kind: harness.Semel, Unit: "messages", N: 100000,
+		Settings: "go test -bench Machine ./" + pkg,
 		Run: func(ctx context.Context, e *harness.Env) (s harness.Sample, err error) {
 			cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkMachine$", "-benchmem",
 				"-benchtime", fmt.Sprintf("%dx", e.N), "github.com/semel-dev/semel/"+pkg)

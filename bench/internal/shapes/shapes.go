@@ -13,7 +13,7 @@ func All() []harness.Measure {
 		postgresGroup(1), postgresGroup(2), postgresBatch(), postgresTx(), postgresQueue(),
 		postgresClaims(256, 40000), postgresClaims(32, 20000), postgresClaims(1, 1500), postgresGrowth(),
 		sqliteWhole(), sqliteClaims(256, 40000), sqliteClaims(32, 20000), sqliteClaims(1, 2000), sqliteGrowth(), sqliteSweep(), postgresSweep(),
-		engine(), engineAlone(), consumer(),
+		engine(), consumer(),
 		sqliteWindow(), postgresWindow(), postgresCheckpoint(),
 		harness.Long(postgresQueued(1, "semel on PostgreSQL, queued statements, 1 committer"), long),
 		harness.Long(postgresBatch(), long), harness.Long(postgresQueue(), long), harness.Long(sqliteWhole(), long),

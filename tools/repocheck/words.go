@@ -24,7 +24,7 @@ func old(find, instead, fine string) oldWord {
 }
 
 var oldWords = []oldWord{
-	old(`letters?`, "dead letter", `dead[- _]?letters?|letters? (and|or) (a )?digits?|letters?, digits?|letter-spacing|(hebrew|small) letter|capital letters?|80 letters|is letter\b`),
+	old(`letters?`, "dead letter", `dead[- _]?letters?|letters? (and|or) (a )?digits?|letters?, digits?|letter-spacing|(hebrew|small) letter|capital letters?|80 letters|is letter\b|::first-letter`),
 	old(`mend|mends|mended|mending`, "fix; hint in output", ""),
 	old(`answer|answers|answered|answering|unanswered`, "return; a server responds; response, result", ""),
 	old(`in (the )?hand`, "in flight", ""),

@@ -74,7 +74,8 @@ func TestFM11_KillAfterSend(t *testing.T) {
 }
 
 // TestFM11_PowerCut: the machine fails before the server has synced. The messages that it had acknowledged are gone, as the
-// queue had reported. Messages that are sent afterwards arrive, although the consumer had delivered messages of those numbers.
+// queue had reported. Messages that are sent afterwards arrive. A server of 2.9 gives them the numbers of the lost ones, and
+// skips those that its consumer remembers as delivered, if it had synced that (2.15 sets the consumer back).
 func TestFM11_PowerCut(t *testing.T) {
 	s := own(t, nil)
 	nc := natstest.Connect(t, s.URL())
@@ -99,7 +100,7 @@ func TestFM11_PowerCut(t *testing.T) {
 	for _, err := nc.RTT(); err != nil && t.Context().Err() == nil; _, err = nc.RTT() {
 		pause(t.Context(), 10*time.Millisecond) // a request into the broken connection would be waited for
 	}
-	stream, _, err := q.look(t.Context())
+	stream, consumer, err := q.look(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +108,13 @@ func TestFM11_PowerCut(t *testing.T) {
 	if last >= n {
 		t.Error("nothing is lost: the caveat of the queue is wrong, or this test cuts nothing")
 	}
-	t.Logf("%d of %d accepted messages are lost with what was not synced", n-last, n)
+	skipped := int(max(consumer.Delivered.Stream, last) - last)
+	t.Logf("%d of %d accepted messages are lost with what was not synced, and %d new ones are skipped", n-last, n, skipped)
 	later := map[string]bool{}
 	for i := range n {
 		send(t, q, fmt.Sprint("later-", i))
 	}
-	receiveUntil(t, q, func() bool { return len(later) == n }, func(d driver.Delivery) {
+	receiveUntil(t, q, func() bool { return len(later) >= n-skipped }, func(d driver.Delivery) {
 		if strings.HasPrefix(d.ID, "later-") {
 			later[d.ID] = true
 		}

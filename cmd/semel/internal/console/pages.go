@@ -23,9 +23,9 @@ type overviewView struct {
 	Headline string   `json:"headline"`
 	Next     []string `json:"next,omitempty"`
 
-	Stats       *statsView  `json:"stats,omitempty"`
-	DeadLetters lettersView `json:"dead_letters"`
-	Operations  []entryView `json:"operations,omitempty"`
+	Stats       *statsView      `json:"stats,omitempty"`
+	DeadLetters deadLettersView `json:"dead_letters"`
+	Operations  []entryView     `json:"operations,omitempty"`
 	// Unknown are the parts that could not be read.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -99,17 +99,17 @@ func keys(n int) string {
 	return fmt.Sprintf("%d keys", n)
 }
 
-// lettersView is a list of dead letters, without bodies.
-type lettersView struct {
-	Kind   string       `json:"kind,omitempty"`
-	Group  string       `json:"group,omitempty"`
-	Groups []groupView  `json:"groups"`
-	Items  []letterView `json:"items"`
+// deadLettersView is a list of dead letters, without bodies.
+type deadLettersView struct {
+	Kind   string           `json:"kind,omitempty"`
+	Group  string           `json:"group,omitempty"`
+	Groups []groupView      `json:"groups"`
+	Items  []deadLetterItem `json:"items"`
 	// More: there are more than the list has.
 	More bool `json:"more,omitempty"`
 }
 
-func (v *lettersView) total() string {
+func (v *deadLettersView) total() string {
 	n := fmt.Sprint(len(v.Items))
 	if v.More {
 		n += "+"
@@ -128,7 +128,7 @@ type groupView struct {
 	From, To time.Time `json:"-"`
 }
 
-type letterView struct {
+type deadLetterItem struct {
 	ID       string     `json:"id"`
 	Kind     string     `json:"kind"`
 	Key      driver.Key `json:"key"`
@@ -138,8 +138,8 @@ type letterView struct {
 }
 
 // list reads the dead letters of the consumer, oldest first. kind and group ("" = any) choose.
-func (c *Console) list(ctx context.Context, kind, group string) (v lettersView, err error) {
-	v.Kind, v.Group, v.Groups, v.Items = kind, group, []groupView{}, []letterView{}
+func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersView, err error) {
+	v.Kind, v.Group, v.Groups, v.Items = kind, group, []groupView{}, []deadLetterItem{}
 	all, err := c.Box.DeadLetters.DeadLetters(ctx, listLimit+1)
 	if v.More = len(all) > listLimit; v.More {
 		all = all[:listLimit]
@@ -160,7 +160,7 @@ func (c *Console) list(ctx context.Context, kind, group string) (v lettersView, 
 		g.Count++
 		g.To = l.DeadAt
 		if (kind == "" || kind == string(l.Kind)) && (group == "" || group == class) {
-			v.Items = append(v.Items, letterView{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt})
+			v.Items = append(v.Items, deadLetterItem{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt})
 		}
 	}
 	for _, g := range groups {
@@ -212,7 +212,7 @@ func (c *Console) deadLetters(r *http.Request) (any, error) {
 
 // deadLetterView is one dead letter. Body is shown only if the console shows bodies.
 type deadLetterView struct {
-	letterView
+	deadLetterItem
 
 	MessageID     string            `json:"message_id"`
 	Headers       map[string]string `json:"headers,omitempty"`
@@ -232,8 +232,8 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := deadLetterView{
-		letterView: letterView{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt},
-		MessageID:  l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
+		deadLetterItem: deadLetterItem{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt},
+		MessageID:      l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
 	}
 	switch {
 	case !c.Bodies:

@@ -188,7 +188,11 @@ func (p *Page) Until(expression string, within time.Duration) error {
 		const look = () => { let v = false; try { v = !!(%s); } catch (e) {} if (v || Date.now() > end) ok(v); else setTimeout(look, 50); };
 		look(); })`, within.Milliseconds(), expression)
 	var yes bool
-	if err := p.Eval(script, &yes); err != nil {
+	err := p.Eval(script, &yes)
+	for until := time.Now().Add(within); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(until); {
+		err = p.Eval(script, &yes) // another page came: look there
+	}
+	if err != nil {
 		return err
 	}
 	if !yes {

@@ -100,15 +100,6 @@ func (a *app) auditLog(ctx context.Context, f *auditFlags) (err error) {
 	})
 }
 
-// operations returns what operators did to a key, or nothing if the store has no audit log.
-func (l *ledger) operations(ctx context.Context, k driver.Key) ([]driver.AuditEntry, error) {
-	log, ok := driver.As[driver.AuditLog](l.store)
-	if !ok {
-		return nil, nil
-	}
-	return log.Audit(ctx, driver.AuditFilter{Key: k})
-}
-
 // byFlag adds the flag of commands that leave an entry in the audit log.
 func byFlag(c *cobra.Command, by *string) {
 	c.Flags().StringVar(by, "by", "", "operator's name in the audit log (default: user@host)")

@@ -185,6 +185,16 @@ type batchFlags struct {
 	kind          string
 	most          int
 	rate          float64
+	canary        int
+	canaryTimeout config.Duration
+}
+
+func (b *batchFlags) batch() deadletters.Batch {
+	o := deadletters.Batch{Rate: b.rate, Canary: b.canary, CanaryTimeout: time.Duration(b.canaryTimeout)}
+	if b.dry {
+		o.Canary = 0
+	}
+	return o
 }
 
 func (b *batchFlags) bind(c *cobra.Command) {
@@ -201,8 +211,8 @@ func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) (
 	case b.all == (len(ids) > 0):
 		return nil, output.Usage("which dead letters? give ids, or --all").
 			WithHint("%s", output.Command(append([]string{"dlq", "ls"}, box.Flags...)...))
-	case b.most < 0 || b.rate < 0:
-		return nil, output.Usage("--max and --rate must not be negative")
+	case b.most < 0 || b.rate < 0 || b.canary < 0:
+		return nil, output.Usage("--max, --rate and --canary must not be negative")
 	case b.kind != "" && !b.all:
 		return nil, output.Usage("--kind goes with --all")
 	}
@@ -243,8 +253,12 @@ deletes the dead letter, in this order. After a crash repeat the command. It dro
   --mode verify  as skip, but such a key is left alone unless its policy is probe
   --mode rerun   you vouch that the effect did not happen: no probe runs
 It leaves two kinds alone: mismatch, which belongs to a key with another payload, and uncertain, which needs a decision. It sends
-the message of a busy one again unchanged, unless the key is completed.`,
+the message of a busy one again unchanged, unless the key is completed.
+
+With --canary N it redrives N dead letters and waits until a worker has completed their keys. If one fails again, or none takes them in
+time, the command ends with exit status 1 and leaves the others alone.`,
 		Example: `  semel dlq redrive --all --kind failed --rate 10 --queue 'sqlite:shop.db?queue=orders'
+  semel dlq redrive --all --canary 3 --rate 20 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			m := deadletters.Mode(mode)
@@ -267,6 +281,9 @@ the message of a busy one again unchanged, unless the key is completed.`,
 	}
 	b.bind(c)
 	byFlag(c, &f.by)
+	b.canaryTimeout = config.Duration(2 * time.Minute)
+	c.Flags().IntVar(&b.canary, "canary", 0, "redrive N first, and the others only when these keys are completed (0: all at once)")
+	c.Flags().Var(&b.canaryTimeout, "canary-timeout", "how long the keys of the canary may take")
 	c.Flags().StringVar(&mode, "mode", "skip", "skip, verify or rerun")
 	fixed(c.Flags(), "mode", redriveModes...)
 	c.Flags().BoolVar(&newGeneration, "new-generation", false, "with rerun: run completed keys again, under a new effect key")
@@ -317,22 +334,13 @@ func (a *app) onDeadLetters(
 	}
 	var results []deadletters.Result
 	refused := 0
-	began := time.Now()
-	for i, l := range ls {
-		if b.rate > 0 {
-			if err = sleepUntil(ctx, began.Add(time.Duration(float64(i)/b.rate*float64(time.Second)))); err != nil {
-				break
+	err = box.Each(ctx, ls, b.batch(), func(ctx context.Context, l driver.DeadLetter) (deadletters.Result, error) { return op(ctx, box.Box, l) },
+		func(r deadletters.Result) {
+			if r.Outcome == deadletters.Refused {
+				refused++
 			}
-		}
-		var r deadletters.Result
-		if r, err = op(ctx, box.Box, l); err != nil {
-			break
-		}
-		if r.Outcome == deadletters.Refused {
-			refused++
-		}
-		results = append(results, r)
-	}
+			results = append(results, r)
+		})
 	head := []string{"id", "key", "outcome", "message", "why"}
 	perr := output.List(a.p, results, head, func(r deadletters.Result) []any {
 		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != deadletters.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
@@ -346,15 +354,4 @@ func (a *app) onDeadLetters(
 		return output.Negative("%d of %s left alone (see why)", refused, output.Count(len(ls), "dead letter"))
 	}
 	return nil
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,21 +47,12 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if missing != nil {
 				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
 			}
-			operations, err := l.operations(cmd.Context(), r.Key)
+			in, err := explain.Gather(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
-			rows, err := l.journal(cmd.Context(), r)
-			if err != nil {
-				return err
-			}
-			duplicates, err := l.duplicates(cmd.Context(), r.Key)
-			if err != nil {
-				return err
-			}
-			s := explain.New(explain.Input{
-				Record: r, Now: time.Now(), Events: lines, Operations: operations, Steps: rows, Duplicates: duplicates, Tool: l.tool(r.Key.Consumer),
-			})
+			in.Events, in.Tool = lines, l.tool(r.Key.Consumer)
+			s := explain.New(in)
 			if err := a.p.Object(s, func(b *strings.Builder) { textTimeline(b, s) }); err != nil {
 				return err
 			}
@@ -93,17 +82,6 @@ func textTimeline(b *strings.Builder, s explain.Timeline) {
 	for _, c := range s.Commands {
 		b.WriteString("  " + output.Printable(c, 0) + "\n")
 	}
-}
-
-// duplicates returns the stored duplicates of a key.
-func (l *ledger) duplicates(ctx context.Context, k driver.Key) (c explain.Duplicates, err error) {
-	log, ok := driver.As[driver.DuplicateLog](l.store)
-	if !ok {
-		return c, nil
-	}
-	c.Kept = true
-	c.Total, c.Newest, err = log.Duplicates(ctx, k)
-	return c, err
 }
 
 // tool makes commands on the same store and queue as this one. A variable stands for a URL with a secret.

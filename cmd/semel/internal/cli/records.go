@@ -187,13 +187,13 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := l.journal(cmd.Context(), r)
+			rows, err := explain.Steps(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
-			c, err := l.duplicates(cmd.Context(), r.Key)
+			c, err := explain.DuplicatesOf(cmd.Context(), l.store, r.Key)
 			if err != nil {
 				return err
 			}
@@ -295,22 +295,6 @@ type step struct {
 	Result       *string `json:"result,omitempty"`
 	ResultBase64 string  `json:"result_base64,omitempty"`
 	UpdatedAt    string  `json:"updated_at,omitempty"`
-}
-
-// journal reads the steps of a record's run. The run that a compensation ended is that of the epoch before: its journal is
-// shown until the key runs again.
-func (l *ledger) journal(ctx context.Context, r driver.Record) ([]driver.Step, error) {
-	st, ok := driver.As[driver.StepStore](l.store)
-	if !ok {
-		return nil, nil
-	}
-	h := r.Hold()
-	rows, err := st.Steps(ctx, h)
-	if err != nil || len(rows) > 0 || h.Epoch == 0 || r.State != driver.FailedState {
-		return rows, err
-	}
-	h.Epoch--
-	return st.Steps(ctx, h)
 }
 
 func stepsOf(rows []driver.Step) []step {

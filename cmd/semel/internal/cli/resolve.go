@@ -104,7 +104,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, kept, actor(p.by)); err != nil {
+		if sent, err = box.Resolve(ctx, r, state, result, deadletters.Options{Keep: kept, By: actor(p.by)}); err != nil {
 			return f.notUncertain(err)
 		}
 	}
@@ -302,7 +302,7 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	if err != nil {
 		return out, err
 	}
-	out.MessageID, err = box.Resolve(ctx, r, as, result, kept, actor(p.by))
+	out.MessageID, err = box.Resolve(ctx, r, as, result, deadletters.Options{Keep: kept, By: actor(p.by)})
 	if changed := (*deadletters.NotUncertainError)(nil); errors.As(err, &changed) {
 		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
 		return out, nil

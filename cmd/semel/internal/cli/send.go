@@ -360,3 +360,14 @@ func (s *sending) report() error {
 	}
 	return s.p.Line(s.sum, "%s", text)
 }
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

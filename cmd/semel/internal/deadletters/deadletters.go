@@ -91,8 +91,18 @@ type Options struct {
 	Keep          time.Duration
 	DryRun        bool
 	By            string // the operator, for the record's reason and the audit log
+	Reason        string // why, for the same
 
 	fingerprint driver.Fingerprint // of an edited message
+}
+
+// reason is what an operation did, by whom and why.
+func (o Options) reason(did string) string {
+	text := did + " by " + o.By
+	if o.Reason != "" {
+		text += ": " + o.Reason
+	}
+	return text
 }
 
 // Redrive sends the message of a dead letter again under the key that it had. Every step can be repeated: after a crash the
@@ -177,7 +187,7 @@ func (b Box) reopen(ctx context.Context, l driver.DeadLetter, r driver.Record, o
 	}
 	after, out, err := b.Operate.Operate(ctx, driver.Operation{
 		Kind: driver.Redrive, Key: l.Key, Token: l.Token, Generation: l.Generation, Keep: o.Keep,
-		Verified: o.Mode == Rerun, NewGeneration: rerun, Fingerprint: o.fingerprint, Reason: "redriven by " + o.By, By: o.By,
+		Verified: o.Mode == Rerun, NewGeneration: rerun, Fingerprint: o.fingerprint, Reason: o.reason("redriven"), By: o.By,
 	})
 	switch {
 	case err != nil:
@@ -316,7 +326,7 @@ func (b Box) Discard(ctx context.Context, l driver.DeadLetter, o Options) (Resul
 			b.resolve(l.Key)), nil
 	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
 		_, out, err := b.Operate.Operate(ctx, driver.Operation{
-			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By, By: o.By,
+			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: o.reason("discarded"), By: o.By,
 		})
 		if err != nil {
 			return res, fmt.Errorf("discard key %q: %w", l.Key.Raw, err)
@@ -345,12 +355,10 @@ func (b Box) Discard(ctx context.Context, l driver.DeadLetter, o Options) (Resul
 // Resolve ends an uncertain key as a person decided; for a retry its message is sent again from the dead letter. Each step
 // can be repeated. The dead letter may be absent: then its message is still in the queue. It returns the id of the message
 // that was sent, "" = none.
-func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, result []byte, keep time.Duration, by string) (
-	string, error,
-) {
+func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, result []byte, o Options) (string, error) {
 	after, out, err := b.Operate.Operate(ctx, driver.Operation{
-		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: keep,
-		Reason: "resolved by " + by, By: by,
+		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: o.Keep,
+		Reason: o.reason("resolved"), By: o.By,
 	})
 	if err != nil {
 		return "", fmt.Errorf("resolve key %q: %w", r.Key.Raw, err)

@@ -207,7 +207,7 @@ func TestFM78_ResolveToRetrySendsAgain(t *testing.T) {
 		s.send(semel.Message{ID: "k"})
 		s.work(once, fails)
 	}, func(s *shop) error {
-		_, err := s.box().Resolve(s.t.Context(), s.record("k"), driver.Released, nil, time.Hour, "test")
+		_, err := s.box().Resolve(s.t.Context(), s.record("k"), driver.Released, nil, Options{Keep: time.Hour, By: "test"})
 		return err
 	}, func(t *testing.T, s *shop) {
 		s.t = t
@@ -283,7 +283,7 @@ func TestFM79_SecondFailureIsAnotherDeadLetter(t *testing.T) {
 // must send it.
 func TestInterruptedThenClaimed(t *testing.T) {
 	resolve := func(s *shop) error {
-		_, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, time.Hour, "test")
+		_, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, Options{Keep: time.Hour, By: "test"})
 		return err
 	}
 	for name, c := range map[string]struct {

@@ -120,7 +120,7 @@ func TestResolve(t *testing.T) {
 		s.send(semel.Message{ID: "k"})
 		s.work(once, fails)
 		for range 2 { // it can be repeated
-			if sent, err := s.box().Resolve(t.Context(), s.record("k"), as, []byte("r"), time.Hour, "test"); err != nil || sent != "" {
+			if sent, err := s.box().Resolve(t.Context(), s.record("k"), as, []byte("r"), Options{Keep: time.Hour, By: "test"}); err != nil || sent != "" {
 				t.Fatalf("%s: %q %v", as, sent, err)
 			}
 		}
@@ -129,7 +129,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s: effects %v, record %s, dead letters %v", as, got, s.record("k").State, s.deadLetters())
 		}
 		wrong := (*NotUncertainError)(nil)
-		if _, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, 0, "test"); !errors.As(err, &wrong) {
+		if _, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, Options{By: "test"}); !errors.As(err, &wrong) {
 			t.Errorf("got %v", err)
 		}
 	}

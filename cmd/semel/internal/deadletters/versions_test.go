@@ -176,7 +176,7 @@ func TestResolveLeavesOtherVersionsDeadLetters(t *testing.T) {
 	if len(s.deadLetters()) != 2 {
 		t.Fatalf("%+v", s.deadLetters())
 	}
-	if _, err := s.box().Resolve(t.Context(), s.record("e"), driver.FailedState, nil, time.Hour, "me"); err != nil {
+	if _, err := s.box().Resolve(t.Context(), s.record("e"), driver.FailedState, nil, Options{Keep: time.Hour, By: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	if ls := s.deadLetters(); len(ls) != 1 || ls[0].Version != driver.IntVersion(2) {

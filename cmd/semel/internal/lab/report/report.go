@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/look"
 )
 
 //go:embed report.html.tmpl
@@ -117,7 +118,7 @@ func write(path string, html []byte) error {
 
 func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]byte, error) {
 	p := page{
-		CSS: template.CSS(reportCSS), JS: template.JS(reportJS), Many: many, OK: true, Repeat: repeat,
+		CSS: template.CSS(look.CSS + reportCSS), JS: template.JS(reportJS), Many: many, OK: true, Repeat: repeat,
 		Made: now.UTC().Format("2 January 2006, 15:04 UTC"),
 	}
 	runs := 0

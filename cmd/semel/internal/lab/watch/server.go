@@ -21,6 +21,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
+	"github.com/semel-dev/semel/internal/look"
 )
 
 //go:embed watch.html.tmpl
@@ -119,7 +120,7 @@ func (v *Server) guarded() http.Handler {
 	inside := http.NewServeMux()
 	inside.HandleFunc("GET /{$}", v.page)
 	inside.HandleFunc("GET /watch.js", v.file("text/javascript; charset=utf-8", pageJS))
-	inside.HandleFunc("GET /watch.css", v.file("text/css; charset=utf-8", pageCSS))
+	inside.HandleFunc("GET /watch.css", v.file("text/css; charset=utf-8", look.CSS+pageCSS))
 	inside.HandleFunc("GET /events", v.events)
 	inside.HandleFunc("POST /faults", v.inject)
 	guard := web.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -85,7 +85,9 @@ func testCommitClaims(t testing.TB, s StoreSetup) {
 			t.Errorf("claim of key %q returned %v with token %d afterwards, wanted %v with a token of its own", ks[i].Raw, g.Verdict,
 				g.Hold.Token, want[i])
 		}
-		tokens[g.Hold.Token] = true
+		if tokens[g.Hold.Token] = true; i < len(cs) && won[i] == driver.Applied && g.Hold.Nonce != cs[i].Nonce {
+			t.Errorf("the record of key %q has nonce %x, not that of its claim", ks[i].Raw, g.Hold.Nonce)
+		}
 	}
 	if hs, err := s.Store.Extend(t.Context(), long, holds[0]); err != nil || hs[0] != driver.Lost {
 		t.Errorf("an extension with token 0 returned %v, %v", hs, err)

@@ -28,7 +28,7 @@ type Attempt struct {
 	// if the commit claims the key (Config.ClaimAtCommit): the attempt has no fence, and no guard accepts it.
 	Token uint64
 	// Deadline is the end of the lease when the run began. The engine extends the lease while the handler runs: see
-	// LeaseUntil for its current end.
+	// LeaseUntil for its current end. Without a lease it is the end of Config.MaxRuntime.
 	Deadline time.Time
 	// Unknown reports that an earlier run may have had its effect.
 	Unknown bool

@@ -15,8 +15,7 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 			return r, Grant{Verdict: Busy, Gap: true, Hold: Hold{Key: c.Key}}, false
 		}
 		if c.AtCommit && c.Version == "" {
-			h := Hold{Key: c.Key, Generation: 1, Nonce: c.Nonce}
-			return r, Grant{Verdict: Acquired, Hold: h, Attempt: 1, Takeover: c.Takeover}, false
+			return r, Grant{Verdict: Acquired, Hold: Hold{Key: c.Key, Generation: 1, Nonce: c.Nonce}, Attempt: 1, Takeover: c.Takeover}, false
 		}
 		r = Record{
 			Key: c.Key, Generation: 1, Takeover: c.Takeover, Fingerprint: c.Fingerprint, CreatedAt: now,

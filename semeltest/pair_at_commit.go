@@ -33,7 +33,7 @@ func testPairAtCommit(p *pair) {
 	const n = 200
 	sent := p.sendDuplicates(n)
 	var fenced, free atomic.Int64
-	inner := p.Tx(func(ctx context.Context, add func(string) error, a *semel.Attempt) error {
+	inner := p.Tx(func(_ context.Context, add func(string) error, a *semel.Attempt) error {
 		if a.Token > 0 {
 			fenced.Add(1)
 		} else {

@@ -187,7 +187,7 @@ func testFM13OneInserts(t testing.TB, s StoreSetup) {
 func untilCommitted(t testing.TB, c driver.Committer, w []driver.Work) ([]driver.Outcome, error) {
 	var out []driver.Outcome
 	err := errors.New("never tried")
-	for try := 0; try < 200; try++ {
+	for range 200 {
 		if out, err = c.Commit(t.Context(), w...); err == nil && !slices.Contains(out, driver.Unknown) {
 			return out, nil
 		}

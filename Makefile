@@ -127,7 +127,7 @@ bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 m
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-window,semel-pg-window -rounds 1 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-sweep,semel-pg-sweep -rounds 3 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -rounds 3 -measure \
-		b2-long,semel-pg-queued-1-long,semel-pg-batch-long,semel-pg-queue-long,semel-sqlite-long >> long.jsonl
+		b2-long,semel-pg-queued-1-long,semel-pg-at-commit-long,semel-pg-at-commit-rows-long,semel-pg-batch-long,semel-pg-queue-long,semel-sqlite-long >> long.jsonl
 
 .PHONY: bench-gate
 bench-gate: ## The same, and fails when a ratio is below its gate

@@ -24,10 +24,11 @@ type Attempt struct {
 	Number int
 	// MaxAttempts is Config.MaxAttempts.
 	MaxAttempts int
-	// Token is the fencing token of this attempt: strictly increasing per key. A guarded resource refuses smaller ones.
+	// Token is the fencing token of this attempt: strictly increasing per key. A guarded resource refuses smaller ones. It is 0
+	// if the commit claims the key (Config.ClaimAtCommit): the attempt has no fence, and no guard accepts it.
 	Token uint64
 	// Deadline is the end of the lease when the run began. The engine extends the lease while the handler runs: see
-	// LeaseUntil for its current end.
+	// LeaseUntil for its current end. Without a lease it is the end of Config.MaxRuntime.
 	Deadline time.Time
 	// Unknown reports that an earlier run may have had its effect.
 	Unknown bool
@@ -94,7 +95,8 @@ func (a *Attempt) Ends(ctx context.Context, err error) bool {
 func (a *Attempt) Hold() driver.Hold { return a.hold }
 
 // Store returns the store that keeps the record of this attempt. It is nil if the run has no record that others can see:
-// the message has no key (Config.AllowUnkeyed), or the run is in an open transaction, which holds the record.
+// the message has no key (Config.AllowUnkeyed), the run is in an open transaction, which holds the record, or its commit claims
+// the key (Config.ClaimAtCommit).
 func (a *Attempt) Store() driver.Store { return a.store }
 
 // LeaseUntil returns the current end of the lease, by the monotonic clock of this process. The run owns its key until then,
@@ -102,8 +104,8 @@ func (a *Attempt) Store() driver.Store { return a.store }
 // reach the outside world after another worker may own the key: the timeout of a request, the expiry of a delegated token.
 // It is never later than the end that the store keeps (protocol section 1, law 7).
 //
-// The zero time means that the run has no lease: the message has no key (Config.AllowUnkeyed), or the run is in an open
-// transaction, which holds the key. LeaseUntil does not block. It may be called from any goroutine, even after the run.
+// The zero time means that the run has no lease: the message has no key (Config.AllowUnkeyed), the run is in an open
+// transaction, which holds the key, or its commit claims the key (Config.ClaimAtCommit). LeaseUntil does not block. It may be called from any goroutine, even after the run.
 func (a *Attempt) LeaseUntil() time.Time {
 	if a.lease == nil {
 		return time.Time{}

@@ -103,6 +103,16 @@ type Config struct {
 
 	// Takeover is the policy for a key whose earlier run has an unknown outcome. Defaults to Resume.
 	Takeover Takeover
+	// ClaimAtCommit claims the first delivery of a message together with its effects: the write that completes the record also
+	// makes it, and only a look for an earlier record comes before the run. It saves a write for each message. It needs an InTx
+	// handler that queues its effects (*Statements), a store that can do it (PostgreSQL, SQLite), and a queue that counts
+	// deliveries. Other deliveries are claimed before they run, as without it, and so is a failed run before it is recorded.
+	//
+	// Such a run holds nothing that others see: its Token is 0, LeaseUntil is zero, Store is nil. If two copies of a message run
+	// at once, the effects of one are dropped. Whatever a handler does besides queueing effects can then happen more than once,
+	// and no record shows it. New refuses it with Probe, Once, Versions, PreviousKey and handlers in open transactions.
+	// Defaults to false.
+	ClaimAtCommit bool
 	// Probe is called before every run that follows a run with an unknown outcome, if Takeover is Probe. It is required then.
 	Probe ProbeFunc
 

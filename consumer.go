@@ -80,6 +80,9 @@ func New(cfg Config) (*Consumer, error) {
 	if c.mode != machine.Open && c.joins {
 		c.mode = machine.Joined
 	}
+	if err := c.checkAtCommit(); err != nil {
+		return nil, err
+	}
 	if check, ok := cfg.Handler.(StoreChecker); ok {
 		if err := check.CheckStore(cfg.Store); err != nil {
 			return nil, err

@@ -63,6 +63,10 @@ func (c *Consumer) Guarantee() Guarantees {
 		p.Mode = "A2"
 		p.Effects = "The effects that the handler queues happen exactly once per key; anything else it does can happen " +
 			"more than once."
+		if c.cfg.ClaimAtCommit {
+			p.Effects = "The effects that the handler queues happen exactly once per key; first deliveries are claimed at their " +
+				"commit, so anything else it does can happen more than once, and no record shows it."
+		}
 		p.Together = append([]string{"queued effects"}, record...)
 	default:
 		p.Mode = "A"

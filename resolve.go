@@ -179,6 +179,49 @@ func (c *Config) check(q driver.QueueFeatures) error {
 	return c.checkRetention(q)
 }
 
+// checkAtCommit refuses what ClaimAtCommit cannot be combined with.
+func (c *Consumer) checkAtCommit() error {
+	if !c.cfg.ClaimAtCommit {
+		return nil
+	}
+	const field, leave = "ClaimAtCommit", "leave ClaimAtCommit out"
+	for _, f := range []struct {
+		bad           bool
+		problem, hint string
+	}{
+		{
+			c.tx == nil || c.mode == machine.Open,
+			"is set, but the handler queues no effects that could commit with its claim",
+			"use InTx with *Statements, or " + leave,
+		},
+		{
+			!c.store.ClaimsAtCommit, fmt.Sprintf("is set, but store %s cannot claim with a commit", c.store.Name),
+			"keep the records in PostgreSQL or SQLite, or " + leave,
+		},
+		{
+			!c.queue.Counts, fmt.Sprintf("is set, but queue %s does not count deliveries: a message that kills its process would "+
+				"never be counted", c.queue.Name), leave,
+		},
+		{
+			c.cfg.Takeover != Resume || c.cfg.Probe != nil, "is set together with Probe or Once, but a run without a claim leaves no doubt that " +
+				"they could act on", "use Takeover Resume without a Probe, or " + leave,
+		},
+		{
+			c.cfg.Versions != nil, "is set together with Versions, but versions of an entity wait for each other's claims",
+			"drop Versions, or " + leave,
+		},
+		{
+			c.cfg.PreviousKey != nil, "is set together with PreviousKey, but a message is then claimed under two keys",
+			leave + " until PreviousKey is removed",
+		},
+	} {
+		if f.bad {
+			return &ConfigError{field, f.problem, f.hint}
+		}
+	}
+	return nil
+}
+
 // lease returns how long a claim lasts without a heartbeat: a little less than the visibility, so that the broker does not
 // redeliver a message while its claim still holds (law 3).
 func (c *Config) lease() time.Duration { return c.Visibility / 10 * 9 }
@@ -223,7 +266,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,
 		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Counts: c.queue.Counts, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
-		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
+		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(), AtCommit: c.cfg.ClaimAtCommit,
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		Trace: c.wantsTrace,
 	}

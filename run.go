@@ -112,7 +112,7 @@ func (r *runner) serve(o *order) {
 	h := o.item.Shell.(*handle)
 	x := &execution{ctx: runContext{parent: r.io}}
 	x.ctx.lease.began = r.began
-	if !o.job.Unprotected && !o.job.InTx {
+	if !o.job.Unprotected && !o.job.InTx && !o.job.AtCommit {
 		x.ctx.lease.set(o.job.Deadline)
 	}
 	h.attach(&x.ctx)
@@ -147,7 +147,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		a.hold.Key = x.item.Message.StandIn(r.cfg.Consumer) // this run has no record
 		a.Number, a.store = max(x.item.Count, 1), nil
 	}
-	if x.job.InTx {
+	if x.job.InTx || x.job.AtCommit {
 		a.store = nil
 	}
 	if x.job.Probe {

@@ -137,6 +137,10 @@ func (c *cache) claimed(a call, claims []driver.Claim, grants []driver.Grant, er
 		case g.Err != nil:
 		case g.Verdict == driver.Acquired:
 			c.forget(q.Key)
+			if g.Hold.Token == 0 { // claimed at its commit, which draws a token that is not known here
+				delete(c.runs, q.Key)
+				continue
+			}
 			c.remember(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
 		case g.OtherPayload: // with another fingerprint it may be a mismatch
 		case g.Verdict == driver.Replay && g.Hold.Version == q.Version, g.Verdict == driver.Stale:

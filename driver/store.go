@@ -69,6 +69,10 @@ type Claim struct {
 	// NewKey is the new key while a key recipe changes, or the zero Key. The engine claims both keys one by one, so stores
 	// do not see it.
 	NewKey Key
+	// AtCommit: a key without a record needs none before its run, because the commit makes it (Work.Claim). The verdict is then
+	// Acquired, with token 0, and nothing is written. It is a read that locks nothing. A record that exists decides as always.
+	// Only stores with StoreFeatures.ClaimsAtCommit get such claims, and none with a Version.
+	AtCommit bool
 }
 
 // Verdict is the decision on one claim.
@@ -125,7 +129,8 @@ type Grant struct {
 	Err error
 }
 
-// Hold identifies one attempt in every later write. Stores compare both token and nonce.
+// Hold identifies one attempt in every later write. Stores compare both token and nonce. Token 0 is that of an attempt that is
+// claimed at its commit: it owns no record, so no guard accepts it.
 type Hold struct {
 	Key        Key
 	Generation uint32
@@ -213,6 +218,8 @@ type StoreFeatures struct {
 	MaxResult int
 	// Emits: Work.Emit commits with the record (an outbox, or a queue in the same database).
 	Emits bool
+	// ClaimsAtCommit: the store is a [Committer] that takes Claim.AtCommit and Work.Claim.
+	ClaimsAtCommit bool
 	// ListsUncertain: RecordInspector.Records finds the UNCERTAIN records without reading any others. See [CountUncertain].
 	ListsUncertain bool
 	// MaxTx limits a synchronous transaction (modes B and C). 0 = no limit but the lease. The engine cancels a run before the
@@ -223,6 +230,9 @@ type StoreFeatures struct {
 // Work is one finished attempt with everything that must become durable with it.
 type Work struct {
 	Finish Finish
+	// Claim is the claim of an attempt that has no record yet (Claim.AtCommit): the commit inserts the completed record, as
+	// [DecideInsert] decides. Finish is then a Complete with the hold of that claim's grant.
+	Claim *Claim
 	// Ack settles the delivery in the same write. It is nil if queue and store are not in one database. A receipt of a message
 	// that was redelivered is no error here, because the record decides.
 	Ack *Settlement
@@ -237,6 +247,9 @@ type Work struct {
 type Committer interface {
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, and the
 	// others are committed. An item that was already applied by the same hold returns Applied and does nothing.
+	//
+	// A work with a Claim (StoreFeatures.ClaimsAtCommit) inserts its record before the first effect of the call, and never
+	// updates one. If there is a record, the item is Lost, or Applied if this very work made it.
 	//
 	// If an item's effects are refused, nothing of that item is committed, and the error is an *ItemError that names it (see
 	// ItemError.Transient, and [ErrBlocked]: an adapter returns it while a lock lasts, before ctx is done). The caller must

@@ -14,6 +14,9 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 		if c.waitsForGap("") {
 			return r, Grant{Verdict: Busy, Gap: true, Hold: Hold{Key: c.Key}}, false
 		}
+		if c.AtCommit && c.Version == "" {
+			return r, Grant{Verdict: Acquired, Hold: Hold{Key: c.Key, Generation: 1, Nonce: c.Nonce}, Attempt: 1, Takeover: c.Takeover}, false
+		}
 		r = Record{
 			Key: c.Key, Generation: 1, Takeover: c.Takeover, Fingerprint: c.Fingerprint, CreatedAt: now,
 			Watermark: Watermark{Running: c.Version, Gap: c.gap("")},
@@ -177,6 +180,22 @@ func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, c
 		return r, Recovered, true
 	}
 	return r, Applied, true
+}
+
+// DecideInsert decides a completion that comes with its claim (Work.Claim). A key without a record gets a completed one:
+// Applied. Any record that exists stays unchanged: Applied if it was completed with this nonce, which means that an applied
+// write was repeated, otherwise Lost. Store the returned record, as an insert, if changed is true.
+func DecideInsert(r Record, c Claim, f Finish, now time.Time, drawn uint64) (after Record, o Outcome, changed bool) {
+	switch {
+	case r.State == Completed && r.Nonce == c.Nonce && f.Final == Complete:
+		return r, Applied, false
+	case r.State != Absent || f.Final != Complete || c.Version != "":
+		return r, Lost, false
+	}
+	c.AtCommit = false
+	after, g, _ := DecideClaim(r, c, now, drawn)
+	f.Hold = g.Hold
+	return DecideFinish(after, f, now)
 }
 
 func (r *Record) complete(result []byte, now time.Time) {

@@ -18,9 +18,9 @@ type Execer interface {
 }
 
 // Guard runs an UPDATE that compares the token in its WHERE clause, and returns ErrStale if it changed no row. The
-// statement has to store the token and to let only the present or a newer one through:
+// statement has to store the token and to let only the present or a newer one through, and never 0, which is no token:
 //
-//	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
+//	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2 AND $2 > 0
 //
 // An absent row changes no row either: make sure that it exists.
 func Guard(ctx context.Context, db Execer, update string, args ...any) error {

@@ -65,12 +65,15 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	now := s.db.clock()
 	defer s.end()
 	for i := range w {
-		if !refusable {
+		if !refusable && w[i].Claim == nil {
 			out[i], s.fresh[i] = s.finish(&w[i].Finish, now)
 			continue
 		}
 		rec := s.records[w[i].Finish.Hold.Key]
-		after, o, changed := driver.DecideFinish(rec.value(), w[i].Finish, now)
+		if w[i].Claim != nil && s.held[w[i].Claim.Key] != nil {
+			continue // an open transaction holds the key: Unknown
+		}
+		after, o, changed := s.decideWork(rec, &w[i], now)
 		out[i], s.fresh[i] = o, changed
 		if !changed {
 			continue
@@ -82,6 +85,13 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	}
 	s.publish(w, now)
 	return out, nil
+}
+
+func (s *Store) decideWork(rec *record, w *driver.Work, now time.Time) (driver.Record, driver.Outcome, bool) {
+	if w.Claim != nil {
+		return driver.DecideInsert(rec.value(), *w.Claim, w.Finish, now, s.token+1)
+	}
+	return driver.DecideFinish(rec.value(), w.Finish, now)
 }
 
 // checkWorks refuses works that this store cannot write, and reports whether effects may be refused later.

@@ -61,7 +61,7 @@ func (s *Store) Tables() *Tables { return &s.db.tables }
 
 // Features describes the store.
 func (s *Store) Features() driver.StoreFeatures {
-	return driver.StoreFeatures{Name: "memory", Kind: "memory", ServerClock: true, Emits: !s.db.standalone}
+	return driver.StoreFeatures{Name: "memory", Kind: "memory", ServerClock: true, Emits: !s.db.standalone, ClaimsAtCommit: true}
 }
 
 // Claim decides all claims in one step. A key that an open transaction holds is Busy. An error means that nothing was decided.

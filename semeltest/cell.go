@@ -33,6 +33,7 @@ type request struct {
 	extend  *driver.Hold
 	finish  *driver.Finish
 	operate *driver.Operation
+	insert  *driver.Work // with its claim
 }
 
 // step is one operation of a cell, or a barrier, which waits until everything short, or brief, has ended.
@@ -125,8 +126,8 @@ func (b *bench) sampled(all []*cell) (some []*cell) {
 // run does the steps of all cells in rounds, in batches of one kind.
 func (b *bench) run(cells []*cell) {
 	for round := 0; ; round++ {
-		var kinds [4][]*cell
-		var requests [4][]request
+		var kinds [5][]*cell
+		var requests [5][]request
 		var checked []*cell
 		barrier, left := time.Duration(0), false
 		for _, c := range cells {
@@ -172,8 +173,10 @@ func (q *request) kind() int {
 		return 1
 	case q.finish != nil:
 		return 2
+	case q.operate != nil:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // do sends requests of one kind for different keys in one call, and compares the results with the table.
@@ -213,6 +216,31 @@ func (b *bench) do(cells []*cell, q []request) {
 	case 3:
 		for i, c := range cells {
 			b.operate(ctx, c, *q[i].operate)
+		}
+	case 4:
+		b.inserts(ctx, cells, q)
+	}
+}
+
+// inserts commits works that bring their claims.
+func (b *bench) inserts(ctx context.Context, cells []*cell, q []request) {
+	b.t.Helper()
+	w := make([]driver.Work, len(q))
+	for i := range q {
+		w[i] = *q[i].insert
+	}
+	out, err := as[driver.Committer](b.Store).Commit(ctx, w...)
+	b.returned("Commit", len(out), len(q), err)
+	for i, c := range cells {
+		// The stored token shows the number that the store drew; it must be greater than the last.
+		r, _, err := as[driver.RecordInspector](b.Store).Record(ctx, c.key)
+		if err != nil {
+			b.t.Fatalf("%s: Record: %v", c.name, err)
+		}
+		after, want, changed := driver.DecideInsert(c.model, *w[i].Claim, w[i].Finish, b.now, r.Token)
+		b.outcome(c, "Commit with its claim", out[i], want)
+		if changed {
+			c.model = after
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type op struct {
 	name     string
 	operator bool
+	atCommit bool // it needs StoreFeatures.ClaimsAtCommit
 	step     step
 }
 
@@ -30,7 +31,39 @@ func operations() []op {
 			}}})
 		}
 	}
-	return append(all, operatorOps()...)
+	return append(append(all, operatorOps()...), atCommitOps()...)
+}
+
+// atCommitOps are claims that only look for a record, and commits that bring such claims.
+func atCommitOps() []op {
+	var all []op
+	for _, fp := range []driver.Fingerprint{fpSame, fpOther, ""} {
+		for _, mine := range []bool{true, false} {
+			claim := func(c *cell) *driver.Claim {
+				q := &driver.Claim{
+					Key: c.key, Nonce: newNonce(), Fingerprint: fp, BodyDigest: c.body(""), DeliveryID: "delivery-4", Lease: later,
+					AtCommit: true,
+				}
+				if mine {
+					q.Nonce = c.held.Nonce
+				}
+				return q
+			}
+			name := fmt.Sprintf("fingerprint %q, own nonce %v", fp, mine)
+			all = append(all,
+				op{name: "claim at commit, " + name, atCommit: true, step: step{make: func(c *cell) request {
+					return request{claim: claim(c)}
+				}}},
+				op{name: "commit with its claim, " + name, atCommit: true, step: step{make: func(c *cell) request {
+					q := claim(c)
+					hold := driver.Hold{Key: c.key, Generation: 1, Nonce: q.Nonce}
+					return request{insert: &driver.Work{Claim: q, Finish: driver.Finish{
+						Hold: hold, Final: driver.Complete, Keep: c.keep, Result: []byte("result-5"), Reason: own + "last",
+					}}}
+				}}})
+		}
+	}
+	return all
 }
 
 func claimOps() []op {

@@ -135,7 +135,7 @@ func (b *bench) cells() []*cell {
 		}
 		for _, p := range []driver.Takeover{driver.Resume, driver.Probe, driver.Once} {
 			for _, o := range operations() {
-				if o.operator && !operator {
+				if o.operator && !operator || o.atCommit && !b.Store.Features().ClaimsAtCommit {
 					continue
 				}
 				c := b.newCell(fmt.Sprintf("%s, under %v: %s", r.name, p, o.name))

@@ -81,6 +81,10 @@ func (s *faultyStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Ou
 	w = slices.Clone(w)
 	for i := range w {
 		w[i].Emit = slices.Clone(w[i].Emit)
+		if w[i].Claim != nil {
+			claim := *w[i].Claim
+			w[i].Claim = &claim
+		}
 		if w[i].Ack != nil {
 			w[i].Ack = &cloneSettlements([]driver.Settlement{*w[i].Ack})[0]
 		}

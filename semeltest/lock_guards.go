@@ -23,7 +23,7 @@ func holders(t testing.TB, s LockSetup) (stale, present *lock.Held) {
 }
 
 // guardedUpdate is the statement that the documentation of lock.Guard shows.
-const guardedUpdate = "UPDATE guarded SET value = $1, fence = $2 WHERE id = $3 AND fence <= $2"
+const guardedUpdate = "UPDATE guarded SET value = $1, fence = $2 WHERE id = $3 AND fence <= $2 AND $2 > 0"
 
 // testGuardSQL: the row decides by its token. A stale holder's update changes nothing, on a connection and in a
 // transaction, before and after the present holder's; the present one may write as often as it likes.

@@ -164,7 +164,7 @@ func (g *guardedRow) ExecContext(_ context.Context, q string, args []driver.Name
 	switch {
 	case strings.HasPrefix(q, "CREATE TABLE guarded"), strings.HasPrefix(q, "INSERT INTO guarded"):
 		return driver.RowsAffected(0), nil
-	case !strings.HasSuffix(q, "WHERE id = $3 AND fence <= $2"):
+	case !strings.HasSuffix(q, "WHERE id = $3 AND fence <= $2 AND $2 > 0"):
 		return nil, errors.New("no such table")
 	}
 	fence := args[1].Value.(int64)

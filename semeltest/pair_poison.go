@@ -14,22 +14,26 @@ import (
 const poisonKills = 8
 
 // testFM83Poison runs a message that kills its process, among others, until it is a dead letter: on the queue as it is,
-// and without delivery counts.
+// without delivery counts, and claimed at the commit.
 func testFM83Poison(p *pair) {
 	if !p.hasTx() || p.dlq == nil {
 		return
 	}
-	for _, uncounted := range []bool{false, true} {
-		p.poison(&watched{Queue: p.Queue, uncounted: uncounted, last: map[string]any{}})
+	for _, how := range []string{"", " uncounted", atCommit} {
+		if how == atCommit && !p.mayClaimAtCommit() {
+			continue
+		}
+		p.poison(&watched{Queue: p.Queue, uncounted: how == " uncounted", last: map[string]any{}}, how)
 		if p.t.Failed() {
-			p.t.Errorf("queue that does not count deliveries: %v", uncounted)
+			p.t.Errorf("the consumer that failed:%s", how)
 			return
 		}
 	}
 }
 
-func (p *pair) poison(q *watched) {
-	suffix := map[bool]string{true: " uncounted"}[q.uncounted]
+const atCommit = " claimed at the commit"
+
+func (p *pair) poison(q *watched, suffix string) {
 	poison, fine := "poison"+suffix, []string{"fine 1" + suffix, "fine 2" + suffix}
 	p.send(message("m-1"+suffix, fine[0], "x"), message("m-2"+suffix, poison, "x"), message("m-3"+suffix, fine[1], "x"))
 	var dead []*started
@@ -46,7 +50,9 @@ func (p *pair) poison(q *watched) {
 			return
 		}
 		killed := make(chan struct{})
-		s := p.start(p.killable(q, poison, killed))
+		cfg := p.killable(q, poison, killed)
+		cfg.ClaimAtCommit = suffix == atCommit
+		s := p.start(cfg)
 		if p.killedOrEmpty(killed) {
 			s.stop()
 			dead = append(dead, s)

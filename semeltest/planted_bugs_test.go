@@ -119,7 +119,7 @@ func bugs() []bug {
 				return out, err
 			}
 		}},
-	}, append(moreBugs(), versionBugs()...)...)
+	}, slices.Concat(moreBugs(), versionBugs(), claimBugs())...)
 }
 
 // without changes the claims before they are decided.

@@ -22,6 +22,9 @@ const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, 
 // 8 delivery 9 wait 10 digest. See semel_claim_one.
 const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
+// sqlLookUp reads the records of keys. 1 places. See semel_look.
+const sqlLookUp = "SELECT * FROM semel_look($1)"
+
 const (
 	// claimTries bounds how often a claim is decided anew because its record went away.
 	claimTries = 8
@@ -116,13 +119,24 @@ func (w *claiming) fail(part keyed, err error) {
 	}
 }
 
-// fresh inserts records for keys that have none. It returns the claims that have to change a record, or to look again. An
+// fresh inserts records for keys that have none, or only looks for them (Claim.AtCommit). It returns the claims that have to change a record, or to look again. An
 // error is that of the claims of part.
 func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) keyed {
 	var old []int
 	read := func(rows pgx.Rows) (err error) {
 		old, _, err = readClaims(rows, part, w.c, w.out, nil)
 		return err
+	}
+	if atCommit := func(i int) bool { return w.c[i].AtCommit }; slices.ContainsFunc(part.index, atCommit) {
+		look, others := part.split(atCommit)
+		err := w.s.db.ask(ctx, "look up", func(rows pgx.Rows) (err error) {
+			old, _, err = readClaims(rows, look, w.c, w.out, nil)
+			return err
+		}, sqlLookUp, look.places)
+		if look = w.undecided(ctx, look, old, err); len(others.index) == 0 {
+			return look
+		}
+		return w.fresh(ctx, others, wait).and(look)
 	}
 	part, later := makers(part, w.c)
 	if len(part.index) == 0 {
@@ -215,6 +229,7 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 		token   int64
 		found   []byte
 		decided = make([]bool, len(part.index))
+		locks   = make([]bool, len(part.index)) // there is a record, and it has to change
 		near    = 0
 	)
 	for rows.Next() {
@@ -243,6 +258,7 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 		}
 		after, g, changed := driver.DecideClaim(r, c[i], now, uint64(token))
 		if changed && found != nil {
+			locks[at] = true
 			continue
 		}
 		if changed && acquired != nil {
@@ -251,7 +267,9 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 		out[i], decided[at] = g, true
 	}
 	for at, ok := range decided {
-		if !ok {
+		if i := part.index[at]; !ok && !locks[at] && c[i].AtCommit {
+			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], now, 0)
+		} else if !ok {
 			old = append(old, at)
 		}
 	}

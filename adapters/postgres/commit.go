@@ -48,14 +48,14 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 // commit writes works in one transaction.
 func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	keys := sortKeys(len(w), func(i int) *driver.Key { return &w[i].Finish.Hold.Key })
-	plain, mode := isPlain(w, keys), rowstore.Wait
+	plain, mode := isPlain(w, keys), rowstore.CommitMode(w)
 	var out []driver.Outcome
 	var err error
 	if plain {
 		out, err = s.commitPlain(ctx, w, keys)
 	}
 	locked := code(err) == codeLocked && !isItem(err) && !isSeveral(err)
-	if !plain || locked || code(err) == codeGuard || blameless(err) {
+	if !plain || locked || code(err) == codeGuard || isTaken(err) || blameless(err) {
 		if locked {
 			mode = rowstore.Skip
 		}
@@ -104,7 +104,7 @@ func ofPart(err error, part []int, some bool) error {
 	return err
 }
 
-// isPlain reports that every work completes a record of its own, without versions.
+// isPlain reports that every work completes a record of its own, or brings it, without versions.
 func isPlain(w []driver.Work, keys keyed) bool {
 	for i := range w {
 		if f := &w[i].Finish; f.Final != driver.Complete || f.Hold.Version != "" {
@@ -119,7 +119,7 @@ func isPlain(w []driver.Work, keys keyed) bool {
 	return true
 }
 
-// commitPlain is commit for works that hold what they complete. Otherwise it fails on the server.
+// commitPlain is commit for works that hold what they complete, and for those whose keys have no record yet. Otherwise it fails on the server.
 func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
 	all, out := indexes(w), slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
 	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {
@@ -128,7 +128,10 @@ func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([
 		} else {
 			x.p.exec("begin", sqlBegin)
 		}
-		x.p.complete(keys, func(i int) *driver.Finish { return &w[i].Finish }, driver.InProgress, s.db.o.LockWait)
+		brought, held := keys.split(func(i int) bool { return w[i].Claim != nil })
+		finish := func(i int) *driver.Finish { return &w[i].Finish }
+		x.p.complete(held, finish, driver.InProgress, s.db.o.LockWait)
+		x.p.insert(brought, w, s.db.o.LockWait)
 		return x.Works(w, all)
 	})
 }

@@ -40,6 +40,7 @@ const (
 	codeForeign   = "SEM03" // the handler ended the transaction
 	codeQueue     = "SEM04" // a queue is not there any more: make it again
 	codeReadOnly  = "25006"
+	codeUnique    = "23505"
 	codeDamaged   = "XX001" // a page cannot be read
 )
 
@@ -51,6 +52,12 @@ func code(err error) string {
 		return e.Code
 	}
 	return ""
+}
+
+// isTaken reports that a record is there already whose insert was to come first.
+func isTaken(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "semel_record"
 }
 
 // definite reports that nothing of the transaction was committed: the server refused, or COMMIT was never sent. After a

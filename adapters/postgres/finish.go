@@ -21,6 +21,10 @@ const (
 	// it has 9 wait. See semel_complete_one.
 	sqlCompleteOne = "SELECT semel_complete_one($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
+	// sqlInsert inserts completed records. 1 places 2 nonces 3 takeovers 4 consumers 5 rests 6 fingerprints 7 deliveries
+	// 8 digests 9 keeps 10 results 11 reasons 12 wait. See semel_insert.
+	sqlInsert = "SELECT semel_insert($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+
 	// sqlExtendLeases renews leases. 1 places 2 tokens 3 nonces 4 generations 5 lease 6 wait. See semel_extend.
 	sqlExtendLeases = "SELECT semel_extend($1, $2, $3, $4, $5, $6)"
 )
@@ -121,6 +125,25 @@ func completeOneArgs(place []byte, f *driver.Finish, wait time.Duration) []any {
 func (p *pipeline) complete(part keyed, f func(i int) *driver.Finish, was driver.State, wait time.Duration) {
 	for _, c := range part.chunks(func(i int) int { return len(f(i).Result) }) {
 		p.exec("complete", sqlComplete, completeArgs(c, f, was, true, wait)...)
+	}
+}
+
+// insert adds the statement that inserts the records of works with their claims.
+func (p *pipeline) insert(part keyed, w []driver.Work, wait time.Duration) {
+	for _, c := range part.chunks(func(i int) int { return len(w[i].Finish.Result) }) {
+		n := len(c.index)
+		nonces, takeovers, digests, keeps := make(uuids, n), make(int16s, n), make(int64s, n), make(int64s, n)
+		consumers, rests, fingerprints := make(bytess, n), make(bytess, n), make(bytess, n)
+		deliveries, results, reasons := make(bytess, n), make(bytess, n), make(bytess, n)
+		for at, i := range c.index {
+			q, f := w[i].Claim, &w[i].Finish
+			nonces[at], takeovers[at], digests[at], keeps[at] = q.Nonce, int16(q.Takeover), int64(q.BodyDigest), micros(f.Keep)
+			consumers[at], rests[at] = []byte(q.Key.Consumer), restOf(c.places[at], &q.Key)
+			fingerprints[at], deliveries[at] = bytesOrNull(q.Fingerprint), rowstore.PackDeliveries(q.Key.Raw, q.DeliveryID)
+			results[at], reasons[at] = bytesOrNull(f.Result), bytesOrNull(f.Reason)
+		}
+		p.exec("insert records", sqlInsert, c.places, nonces, takeovers, consumers, rests, fingerprints, deliveries, digests,
+			keeps, results, reasons, millis(wait))
 	}
 }
 

@@ -107,7 +107,8 @@ type rowTx struct {
 	// effects: there is SQL of handlers. counts: its rows are counted, so that COMMIT is sent after the results. singly:
 	// each statement waits for the result of the one before, so that a refusal has a culprit.
 	effects, counts, singly bool
-	join                    join // joinAll; then joinNone, because the rows of several works were refused together
+	made                    map[*rowstore.Locked]placeholder // see Lock
+	join                    join                             // joinAll; then joinNone, because the rows of several works were refused together
 }
 
 // rowTx is a transaction that somebody else began, and commits.
@@ -152,8 +153,16 @@ func (x *rowTx) commit() error {
 // sqlLockRecords locks records. 1 places 2 leave out locked ones 3 wait. See semel_lock.
 const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
 
-// Lock locks records. They come in the order of their places.
+// Lock locks records. They come in the order of their places. With rowstore.Make, keys without a record get a placeholder:
+// Put overwrites it, and Drop removes it.
 func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked, error) {
+	var made map[string]int64
+	if mode == rowstore.Make {
+		var err error
+		if made, err = x.hold(keys); err != nil {
+			return nil, err
+		}
+	}
 	places, out, skip := make(bytess, len(keys)), make([]rowstore.Locked, len(keys)), mode == rowstore.Skip
 	for i := range keys {
 		places[i] = []byte(keys[i].Place)
@@ -163,12 +172,12 @@ func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked,
 	}
 	read := func(rows pgx.Rows) error {
 		var (
-			place []byte
 			found []byte
 			drawn int64
 		)
 		for at := 0; rows.Next(); at++ {
 			var l rowstore.Locked
+			var place []byte
 			if err := rows.Scan(&place, &found, &l.Now, &drawn); err != nil {
 				return err
 			}
@@ -181,7 +190,11 @@ func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked,
 			if l.Record, l.Err = readRecord(found); l.Err == nil && l.Record.Key != keys[at].Key {
 				l.Err = rowstore.ErrCollision
 			}
-			if l.Err != nil {
+			token, fresh := made[string(place)]
+			if fresh = fresh && l.Err == nil; fresh {
+				x.made[&out[at]] = placeholder{place, token}
+			}
+			if fresh || l.Err != nil {
 				l.Record = driver.Record{}
 			}
 			l.Drawn = uint64(drawn)
@@ -194,17 +207,58 @@ func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked,
 	return out, x.send()
 }
 
+// placeholder is the row that keeps others from making the record of a key.
+type placeholder struct {
+	place []byte
+	token int64
+}
+
+// hold makes placeholders for keys without a record, and returns their tokens by place.
+func (x *rowTx) hold(keys []rowstore.ID) (map[string]int64, error) {
+	part, claims := keyed{}, make([]driver.Claim, len(keys))
+	for i := range keys {
+		claims[i].Key = keys[i].Key
+		if i == 0 || keys[i].Place != keys[i-1].Place {
+			part.places, part.index = append(part.places, []byte(keys[i].Place)), append(part.index, i)
+		}
+	}
+	made := map[string]int64{}
+	x.made = map[*rowstore.Locked]placeholder{}
+	read := func(rows pgx.Rows) error {
+		var (
+			place, found []byte
+			token        int64
+			now          time.Time
+		)
+		for rows.Next() {
+			if err := rows.Scan(&place, &token, &now, &found); err != nil {
+				return err
+			}
+			if found == nil {
+				made[string(place)] = token
+			}
+		}
+		return rows.Err()
+	}
+	x.flush()
+	x.p.query("lock keys", read, sqlClaim, claimArgs(part, claims, nil, x.db.o.LockWait)...)
+	return made, x.send()
+}
+
 // Put writes a record. Those of new keys are made by claims in one statement.
 func (x *rowTx) Put(_ *rowstore.Locked, after *driver.Record) error {
 	x.changes = append(x.changes, *after)
 	return nil
 }
 
-// Drop removes a record.
+// Drop removes a record, or a placeholder.
 func (x *rowTx) Drop(l *rowstore.Locked) error {
 	if l.Record.State != driver.Absent {
 		x.flush()
 		x.p.exec("erase a record", "SELECT semel_erase($1)", placeOf(&l.Record.Key))
+	} else if h, ok := x.made[l]; ok {
+		x.p.exec("drop a placeholder", "SELECT semel_unclaim(ARRAY[$1::bytea], ARRAY[$2::bigint], ARRAY[$3::uuid])", h.place,
+			h.token, uuid(driver.Nonce{}))
 	}
 	return nil
 }

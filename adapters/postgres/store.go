@@ -38,7 +38,7 @@ func (s *Store) Features() driver.StoreFeatures {
 	durable, caveats := s.db.caveats()
 	return driver.StoreFeatures{
 		Name: s.db.name, Kind: "postgres", Durable: durable, Caveats: caveats, ServerClock: true, Emits: true,
-		MaxTx: s.db.o.MaxTx, MaxResult: maxResult, ListsUncertain: true,
+		MaxTx: s.db.o.MaxTx, MaxResult: maxResult, ListsUncertain: true, ClaimsAtCommit: true,
 	}
 }
 

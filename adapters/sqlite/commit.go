@@ -49,7 +49,7 @@ func (db *DB) checkWork(w *driver.Work) error {
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
 // writes anything else.
 func (t *txn) commit(w []driver.Work, places []rowstore.Place, out []driver.Outcome) error {
-	fresh, err := t.finish(func(i int) *driver.Finish { return &w[i].Finish }, places, out)
+	fresh, err := t.finish(func(i int) (*driver.Finish, *driver.Claim) { return &w[i].Finish, w[i].Claim }, places, out)
 	if err != nil {
 		return err
 	}

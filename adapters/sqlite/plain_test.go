@@ -47,7 +47,7 @@ type plainStore struct {
 }
 
 func (s *plainStore) Features() driver.StoreFeatures {
-	return driver.StoreFeatures{Name: "plain", Kind: "plain", Durable: true, ServerClock: true, MaxTx: time.Minute, ListsUncertain: true}
+	return driver.StoreFeatures{Name: "plain", Kind: "plain", Durable: true, ServerClock: true, MaxTx: time.Minute, ListsUncertain: true, ClaimsAtCommit: true}
 }
 
 func (s *plainStore) Joins(driver.Queue) bool { return false }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -27,7 +28,7 @@ func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), d
 func (s *Store) Features() driver.StoreFeatures {
 	return driver.StoreFeatures{
 		Name: s.db.path, Kind: "sqlite", Durable: true, ServerClock: true, Emits: true, MaxTx: s.db.o.MaxTx,
-		ListsUncertain: true,
+		ListsUncertain: true, ClaimsAtCommit: true,
 	}
 }
 
@@ -35,7 +36,52 @@ func (s *Store) Features() driver.StoreFeatures {
 // driver.ErrNotCommitted, that the outcome is unknown.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	places := places(c, func(c *driver.Claim) *driver.Key { return &c.Key })
-	return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, places, out) })
+	if !slices.ContainsFunc(c, func(c driver.Claim) bool { return c.AtCommit }) {
+		return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, places, out) })
+	}
+	known, err := s.known(ctx, places)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	out := make([]driver.Grant, len(c))
+	var rest []int
+	for i := range c {
+		if c[i].AtCommit && !known[places[i]] {
+			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	if len(rest) == 0 {
+		return out, nil
+	}
+	some, those := rowstore.Some(c, rest), rowstore.Some(places, rest)
+	decided, err := writeAll(ctx, s.db, "claim", len(rest), func(t *txn, out []driver.Grant) error { return t.claims(some, those, out) })
+	for at := range decided {
+		out[rest[at]] = decided[at]
+	}
+	return out, err
+}
+
+// sqlKnown lists those of lookStep places that have a record. To name fewer, the last one is named again.
+var sqlKnown = "SELECT place FROM semel_record WHERE place IN (?" + strings.Repeat(", ?", lookStep-1) + ")"
+
+const lookStep = 100
+
+// known reports which places have a record. It reads what is committed, and locks nothing.
+func (s *Store) known(ctx context.Context, places []rowstore.Place) (map[rowstore.Place]bool, error) {
+	found := map[rowstore.Place]bool{}
+	for chunk := range slices.Chunk(places, lookStep) {
+		args := make([]any, lookStep)
+		for i := range args {
+			args[i] = chunk[min(i, len(chunk)-1)]
+		}
+		err := rows{s.db}.Read(ctx, func(r rowstore.Row) error { found[rowstore.Place(r.Bytes(0))] = true; return nil }, sqlKnown, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // writeAll decides n items in one write transaction.
@@ -52,6 +98,10 @@ func writeAll[R any](ctx context.Context, db *DB, what string, n int, each func(
 func (t *txn) claims(c []driver.Claim, places []rowstore.Place, out []driver.Grant) error {
 	var old []int
 	for i := range c {
+		if c[i].AtCommit {
+			old = append(old, i)
+			continue
+		}
 		drawn, err := t.draw()
 		if err != nil {
 			return err
@@ -113,19 +163,27 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	places := places(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) error {
-		_, err := t.finish(func(i int) *driver.Finish { return &f[i] }, places, out)
+		_, err := t.finish(func(i int) (*driver.Finish, *driver.Claim) { return &f[i], nil }, places, out)
 		return err
 	})
 }
 
-// finish ends attempts. fresh lists those that it writes, in the order of the call.
-func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, out []driver.Outcome) (fresh []int, err error) {
+// finish ends attempts, and inserts the records of those that come with their claims. fresh lists those that it writes, in
+// the order of the call.
+func (t *txn) finish(item func(i int) (*driver.Finish, *driver.Claim), places []rowstore.Place, out []driver.Outcome) (
+	fresh []int, err error,
+) {
 	var others rest
-	var ends []driver.Finish // of others
+	var ends []driver.Work // of others
 	fresh = make([]int, 0, len(out))
 	for i := range out {
-		f, n := item(i), int64(0)
-		if f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1 && !others.has(places[i], places) {
+		f, c := item(i)
+		n := int64(0)
+		switch {
+		case others.has(places[i], places):
+		case c != nil:
+			n, err = t.insertCompleted(c, f, places[i])
+		case f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1:
 			n, err = t.s.exec(sqlComplete, t.micros(), milli(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
 				int64(f.Hold.Token), f.Hold.Nonce[:], []byte(places[i]))
 		}
@@ -135,10 +193,10 @@ func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, o
 		case n == 1:
 			out[i], fresh = driver.Applied, append(fresh, i)
 		default:
-			others, ends = append(others, i), append(ends, *f)
+			others, ends = append(others, i), append(ends, driver.Work{Finish: *f, Claim: c})
 		}
 	}
-	decided, written, err := rowstore.FinishTx(rowTx{t}, rowstore.Wait, ends...)
+	decided, written, err := rowstore.RecordTx(rowTx{t}, rowstore.Make, ends...)
 	for at := range decided {
 		out[others[at]] = decided[at]
 	}
@@ -147,4 +205,21 @@ func (t *txn) finish(item func(i int) *driver.Finish, places []rowstore.Place, o
 	}
 	slices.Sort(fresh)
 	return fresh, err
+}
+
+// insertCompleted inserts the record of an attempt that comes with its claim. 0: the key has one, and the table decides.
+func (t *txn) insertCompleted(c *driver.Claim, f *driver.Finish, place rowstore.Place) (n int64, err error) {
+	drawn, err := t.draw()
+	if err != nil {
+		return 0, err
+	}
+	after, _, ok := driver.DecideInsert(driver.Record{}, *c, *f, t.now, uint64(drawn))
+	if ok {
+		ok, err = t.insert(&after, place)
+	}
+	if err != nil || !ok {
+		return 0, err
+	}
+	t.use(drawn)
+	return 1, nil
 }

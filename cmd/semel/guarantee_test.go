@@ -188,6 +188,10 @@ var handlers = []struct {
 	{"queued SQL: `InTx` with `*semel.Statements`, `--effects sql`", func(c *semel.Config) {
 		c.Handler = semel.InTx(func(context.Context, *semel.Statements, *semel.Attempt) error { return nil })
 	}},
+	{"the same, `ClaimAtCommit`, `--claim at-commit`", func(c *semel.Config) {
+		c.ClaimAtCommit = true
+		c.Handler = semel.InTx(func(context.Context, *semel.Statements, *semel.Attempt) error { return nil })
+	}},
 	{"queued items: `InTx` with `*dynamodb.Writes`", func(c *semel.Config) {
 		c.Handler = semel.InTx(func(context.Context, *dynamodb.Writes, *semel.Attempt) error { return nil })
 	}},

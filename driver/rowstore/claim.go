@@ -200,17 +200,22 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	if err := CheckWorks(w, s.layout.Check); err != nil {
 		return nil, Wrap(err, "commit")
 	}
-	out, err := Decide(ctx, s, 2*len(w), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
+	out, err := Decide(ctx, s, 2*len(w), CommitMode(w), func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
 	return out, Wrap(err, "commit")
 }
 
-// CommitTx writes works inside a transaction. The items of records that another session has locked are Unknown (see [Skip]).
-func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
-	f := make([]driver.Finish, len(w))
-	for i := range w {
-		f[i] = w[i].Finish
+// CommitMode returns the mode of [CommitTx]: Make if some of the works bring their claims, else Wait.
+func CommitMode(w []driver.Work) Mode {
+	if slices.ContainsFunc(w, func(w driver.Work) bool { return w.Claim != nil }) {
+		return Make
 	}
-	out, fresh, err := FinishTx(tx, mode, f...)
+	return Wait
+}
+
+// CommitTx writes works inside a transaction. The items of records that another session has locked are Unknown (see [Skip]),
+// and so are, in other modes than [Make], those of works with a claim whose keys have no record.
+func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
+	out, fresh, err := RecordTx(tx, mode, w...)
 	if err != nil || len(fresh) == 0 {
 		return out, err
 	}
@@ -220,26 +225,43 @@ func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
 // FinishTx ends attempts inside a transaction. fresh lists those that this call writes. The items of records that another
 // session has locked are Unknown (see [Skip]).
 func FinishTx(tx Tx, mode Mode, f ...driver.Finish) (out []driver.Outcome, fresh []int, err error) {
-	return ends(tx, mode, len(f), func(i int) *driver.Hold { return &f[i].Hold }, func(i int, r driver.Record, now time.Time) (
+	w := make([]driver.Work, len(f))
+	for i := range f {
+		w[i].Finish = f[i]
+	}
+	return RecordTx(tx, mode, w...)
+}
+
+// RecordTx is CommitTx without what comes with the records.
+func RecordTx(tx Tx, mode Mode, w ...driver.Work) (out []driver.Outcome, fresh []int, err error) {
+	return ends(tx, mode, len(w), func(i int) *driver.Hold { return &w[i].Finish.Hold }, func(i int, l *Locked, r driver.Record) (
 		driver.Record, driver.Outcome, bool,
 	) {
-		return driver.DecideFinish(r, f[i], now)
+		switch {
+		case w[i].Claim == nil:
+			return driver.DecideFinish(r, w[i].Finish, l.Now)
+		case l.Err != nil: // the key cannot have a record, which its claim reports
+			return r, driver.Lost, false
+		case r.State == driver.Absent && mode != Make:
+			return r, driver.Unknown, false
+		}
+		return driver.DecideInsert(r, *w[i].Claim, w[i].Finish, l.Now, l.Drawn)
 	})
 }
 
 // ExtendTx renews leases inside a transaction, as FinishTx ends attempts.
 func ExtendTx(tx Tx, mode Mode, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	out, _, err := ends(tx, mode, len(h), func(i int) *driver.Hold { return &h[i] }, func(i int, r driver.Record, now time.Time) (
+	out, _, err := ends(tx, mode, len(h), func(i int) *driver.Hold { return &h[i] }, func(i int, l *Locked, r driver.Record) (
 		driver.Record, driver.Outcome, bool,
 	) {
-		after, o := driver.DecideExtend(r, h[i], lease, now)
+		after, o := driver.DecideExtend(r, h[i], lease, l.Now)
 		return after, o, o == driver.Applied
 	})
 	return out, err
 }
 
 func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
-	decide func(i int, r driver.Record, now time.Time) (after driver.Record, o driver.Outcome, changed bool),
+	decide func(i int, l *Locked, r driver.Record) (after driver.Record, o driver.Outcome, changed bool),
 ) (out []driver.Outcome, fresh []int, err error) {
 	b, err := lock(tx, n, func(i int) *driver.Key { return &hold(i).Key }, mode)
 	if err != nil {
@@ -248,13 +270,21 @@ func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
 	out = make([]driver.Outcome, n)
 	for i := range out {
 		at := b.at[i]
-		if unlessCollision(b.locked[at].Err) != nil {
+		l := &b.locked[at]
+		if unlessCollision(l.Err) != nil {
 			continue // unreadable, or locked: Unknown
 		}
-		after, o, changed := decide(i, *b.record(at), b.locked[at].Now)
+		after, o, changed := decide(i, l, *b.record(at))
 		if out[i] = o; changed {
 			b.set(at, after)
 			fresh = append(fresh, i)
+		}
+	}
+	for at := range b.locked {
+		if l := &b.locked[at]; mode == Make && l.Err == nil && b.record(at).State == driver.Absent {
+			if err := tx.Drop(l); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	return out, fresh, b.write(tx)

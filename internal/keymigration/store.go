@@ -43,8 +43,12 @@ type store struct {
 // Unwrap returns the store that keeps the records.
 func (s *store) Unwrap() any { return s.inner }
 
-// Features is the store's.
-func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }
+// Features is that of the store, without claims at commits.
+func (s *store) Features() driver.StoreFeatures {
+	f := s.inner.Features()
+	f.ClaimsAtCommit = false // a commit brings one claim, and there are two
+	return f
+}
 
 // Claim asks for both records of every claim in one round trip. A claim is Acquired when both are. A second round trip ends
 // the records that were acquired for nothing. Until that succeeds the verdict is unknown.

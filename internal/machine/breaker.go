@@ -245,7 +245,7 @@ func (m *Machine) returnUnstarted() {
 	for it := m.head; it != nil; it = it.next {
 		switch it.phase {
 		case phHeld, phQueued, phWaiting:
-			if it.txFailure != nil || it.waitsFor != nil {
+			if it.unrecorded != nil || it.waitsFor != nil {
 				continue // the end of its leader decides
 			}
 			m.dequeue(it)

@@ -214,7 +214,7 @@ func (m *Machine) pumpClaims(i int) {
 	ahead := m.claimsAhead(l)
 	items, claims := l.claimBuf.take(n)
 	for range n {
-		if it := l.claims.first(); it.txFailure == nil {
+		if it := l.claims.first(); it.unrecorded == nil {
 			if !m.admits(nil) || m.mayStart() < 1 || ahead <= 0 {
 				break
 			}
@@ -248,12 +248,16 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 		it.asked = true
 	}
 	it.leased = m.lease()
-	return driver.Claim{
+	c := driver.Claim{
 		Key: it.Key, NewKey: it.NewKey, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
-		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it), AtCommit: m.mayClaimAtCommit(it),
 	}
+	if c.AtCommit {
+		it.claim = c
+	}
+	return c
 }
 
 func (m *Machine) probing() bool {
@@ -302,7 +306,7 @@ func (m *Machine) onClaimed(ev *Event) {
 			again = append(again, it)
 		default:
 			m.storeUp()
-			m.writes += b2i(ev.Grants[i].Verdict == driver.Acquired)
+			m.writes += b2i(ev.Grants[i].Verdict == driver.Acquired && ev.Grants[i].Hold.Token > 0)
 			it.tries = 0
 			m.granted(it, &ev.Grants[i], ev.Sent)
 		}
@@ -418,6 +422,10 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 
 func (m *Machine) acquired(it *Item, sent time.Duration) {
 	g := &it.grant
+	if it.atCommit = m.cfg.AtCommit && g.Hold.Token == 0; it.atCommit {
+		m.unclaimedYet(it)
+		return
+	}
 	it.leaseAt, it.leaseEnd = sent, sent+it.leased-m.cfg.Guard
 	it.beats = 0
 	m.scanBy(it.leaseEnd)
@@ -428,8 +436,10 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 			strconv.Itoa(g.Attempt) + " takes over"})
 	}
 	switch {
-	case it.txFailure != nil:
-		m.judge(it, it.txFailure)
+	case it.unrecorded != nil:
+		failed := it.unrecorded
+		it.unrecorded = nil
+		m.judge(it, failed)
 	case m.draining || it.leaseEnd <= m.now:
 		// Too late to start: the store responded slowly (FM36), or the worker stops.
 		m.releaseUnstarted(it, Returned)
@@ -466,6 +476,19 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	}
 }
 
+// unclaimedYet starts an item whose key has no record: its commit claims it. Until then it owns nothing that it could release.
+func (m *Machine) unclaimedYet(it *Item) {
+	switch {
+	case m.draining:
+		m.returnDelivery(it, 0)
+	case !m.admits(it):
+		m.returnDelivery(it, m.shutFor())
+	default:
+		m.busy++
+		m.start(it)
+	}
+}
+
 func (m *Machine) mustProbe(it *Item) bool {
 	return it.grant.Unknown && it.grant.Takeover == driver.Probe && m.cfg.Probes
 }
@@ -495,7 +518,10 @@ func (m *Machine) start(it *Item) {
 	m.scanBy(m.now + m.cfg.MaxRuntime)
 	j := Job{
 		Hold: it.hold, Attempt: it.grant.Attempt, Deadline: it.leaseEnd, Unknown: it.grant.Unknown,
-		Unprotected: it.unprotected(),
+		Unprotected: it.unprotected(), AtCommit: it.atCommit,
+	}
+	if it.atCommit {
+		j.Deadline = m.now + m.cfg.MaxRuntime
 	}
 	j.Probe = m.mustProbe(it)
 	if !j.Probe {

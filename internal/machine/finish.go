@@ -25,6 +25,12 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.fenced(it)
 		return
 	}
+	if it.atCommit && r.Class != OK && r.Class != Dropped {
+		failed := *r
+		it.unrecorded = &failed
+		m.claimDurably(it)
+		return
+	}
 	defer m.explain(it, r)
 	m.failed(it, r)
 	switch {
@@ -56,6 +62,25 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.release(it, r, after, false, driver.Retry, TraceEvent{Decision: Retried, Reason: reasonOf(r)})
 	}
 }
+
+// claimDurably has an item claimed whose commit was to claim it, and that wrote nothing: its run failed, which the claim's
+// attempt records, or its key had a record, which decides.
+func (m *Machine) claimDurably(it *Item) {
+	m.endsSoon(it, false)
+	it.atCommit, it.durably, it.leaseEnd, it.noExtend = false, true, 0, false
+	it.work, it.tries, it.wakeAt, it.refusal = driver.Work{}, 0, 0, refusal{}
+	if it.unrecorded == nil {
+		m.counts.Fenced++ // its run has lost
+		it.ran = false
+	}
+	m.releaseShare(it)
+	m.enqueue(it)
+	m.scanVisibility(it)
+	m.returnUnstarted()
+}
+
+// forgotten reports that the run of an item failed, and that this was not recorded: its claim was not granted.
+func (m *Machine) forgotten(it *Item) bool { return it.unrecorded != nil && m.cfg.AtCommit }
 
 // failedRuns formats the number of failed runs. Runs that crashed or were deferred are not among them.
 func failedRuns(n int) string {
@@ -198,6 +223,10 @@ func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Trace
 	if m.cfg.Mode == Joined || (m.cfg.Mode == Open && m.cfg.JoinedAck) {
 		it.work.Ack = &it.settlement
 	}
+	if it.atCommit {
+		// A commit without a response is repeated for a lease.
+		it.work.Claim, it.leaseEnd = &it.claim, m.now+m.lease()-m.cfg.Guard
+	}
 	it.phase, it.tries, it.wakeAt, it.refusal = phFinishing, 0, 0, refusal{}
 	m.releaseShare(it)
 	m.endsSoon(it, true)
@@ -283,6 +312,10 @@ func (m *Machine) onFinished(ev *Event) {
 			m.ends, m.writes = m.ends+1, m.writes+1
 			m.durable(it, o == driver.Recovered)
 		case driver.Lost:
+			if it.atCommit {
+				m.claimDurably(it)
+				break
+			}
 			m.fenced(it)
 		default:
 			again = append(again, it)
@@ -490,6 +523,7 @@ func (m *Machine) recycle(it *Item) {
 		return
 	}
 	it.ended = true
+	m.counts.Fenced += int64(b2i(m.forgotten(it)))
 	m.releaseShare(it)
 	if it.leader {
 		delete(m.leaders, it.Key)

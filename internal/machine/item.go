@@ -66,11 +66,14 @@ type Item struct {
 	gate gate
 	paid bool // it was charged to the rates, and has not begun to run
 
-	txFailure  *Result // Open: failed inside a transaction; claim it, then record this
-	releasing  bool    // its claim is being released; it stays in flight and waits for its turn in quarantine
-	preclaimed bool    // Open: claimed durably before its transaction begins
-	lined      bool    // Open: it queues for a transaction that others may share, not for a claim
-	behind     bool    // Batched: its group stopped before it, in the same transaction
+	unrecorded *Result      // its run failed without a durable claim: claim it, then record this
+	releasing  bool         // its claim is being released; it stays in flight and waits for its turn in quarantine
+	preclaimed bool         // Open: claimed durably before its transaction begins
+	atCommit   bool         // its commit claims it
+	claim      driver.Claim // atCommit: what the commit carries. No write follows a commit that carried it
+	durably    bool         // its next claims are durable, although this is its first delivery
+	lined      bool         // Open: it queues for a transaction that others may share, not for a claim
+	behind     bool         // Batched: its group stopped before it, in the same transaction
 
 	work       driver.Work
 	settlement driver.Settlement
@@ -181,6 +184,11 @@ func (m *Machine) tooOld(it *Item) bool {
 		return false
 	}
 	return m.age(it) > m.cfg.MaxAge
+}
+
+// mayClaimAtCommit reports that the commit of an item may claim it: this is its first delivery, and it has not run before.
+func (m *Machine) mayClaimAtCommit(it *Item) bool {
+	return m.cfg.AtCommit && it.Count == 1 && !it.durably && !m.tooOld(it)
 }
 
 func (m *Machine) oldReason(it *Item) string {

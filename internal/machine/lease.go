@@ -57,7 +57,7 @@ func (m *Machine) extendLeases() {
 	var items []*Item
 	var holds []driver.Hold
 	for it := m.head; it != nil; it = it.next {
-		if it.leaseEnd == 0 || it.noExtend || it.lost || m.now-it.leaseAt < m.cfg.Lease/3 {
+		if it.leaseEnd == 0 || it.atCommit || it.noExtend || it.lost || m.now-it.leaseAt < m.cfg.Lease/3 {
 			continue
 		}
 		// Inside a transaction we hold the row's lock: an extension would wait for it, or abort the transaction.

@@ -81,7 +81,7 @@ func (m *Machine) fits(p *pool) int {
 
 // joinPool lets an item queue up, or wait for its pool.
 func (m *Machine) joinPool(it *Item) (now bool) {
-	if it.Pool == "" || it.txFailure != nil || !m.pooled() {
+	if it.Pool == "" || it.unrecorded != nil || !m.pooled() {
 		return true
 	}
 	p := m.pools[it.Pool]
@@ -230,7 +230,7 @@ func (m *Machine) dropShare(it *Item) *pool {
 
 // requeued is releaseShare for an item that goes back to the head of its queue. If it is still to run, it keeps its place.
 func (m *Machine) requeued(it *Item) {
-	if it.txFailure != nil {
+	if it.unrecorded != nil {
 		m.releaseShare(it)
 		return
 	}

@@ -70,6 +70,9 @@ type Config struct {
 	Mode                              Mode
 	JoinedAck                         bool // Open: the settlement commits with the transaction
 	Batched                           bool // Open: one call of the handler gets all members of a transaction
+	// AtCommit: the first delivery of a message is claimed by the write that completes it. Not with Open, versions, probes, Once
+	// or a previous key; the queue counts deliveries.
+	AtCommit bool
 	// Park is the maximum age of a message that waits for the version before its own. 0 = no message waits.
 	Park time.Duration
 	// MaxAge is the maximum age of a message when its first run begins. 0 = any age.
@@ -244,6 +247,7 @@ type Job struct {
 	Probe       bool // call the probe, not the handler
 	Unprotected bool
 	InTx        bool // inside the lane's open transaction
+	AtCommit    bool // its commit claims it: it has neither a token nor a lease
 	Lane        int
 }
 

@@ -282,7 +282,7 @@ func (m *Machine) boundClaims(l *lane, n int, err error) {
 // unreadable returns a delivery whose record this program cannot read: a newer one may. After MaxAttempts deliveries it
 // becomes a dead letter. Nothing is written to the record.
 func (m *Machine) unreadable(it *Item, err error) {
-	it.asked, it.txFailure = false, nil
+	it.asked = false
 	reason := fmt.Sprintf("the record of key %q cannot be read: %v; if a newer version of semel wrote it, upgrade this worker, "+
 		"else restore or delete the record, and redrive the message", it.Key.Raw, err)
 	if it.Count < m.cfg.MaxAttempts {

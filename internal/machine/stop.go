@@ -83,7 +83,7 @@ func (m *Machine) stop(stuck int) {
 	if !m.stopped {
 		m.stopped = true
 		for it := m.head; it != nil; it = it.next {
-			if it.ran && it.phase != phSettling {
+			if it.ran && (it.phase != phSettling || m.forgotten(it)) {
 				m.counts.Fenced++ // it ran, and its end is not recorded: its lease expires
 			}
 		}

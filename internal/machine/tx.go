@@ -39,7 +39,7 @@ type txLane struct {
 
 // fitsTx reports that the claim inside a transaction is enough: the queue counts deliveries, and this is the first.
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.txFailure == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
+	return it.unrecorded == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
 }
 
 // past reports that an earlier run of the item's key may have failed, or killed its process.
@@ -301,7 +301,7 @@ func (m *Machine) repeatTx(lane int, r *Result) {
 func (m *Machine) failInTx(it *Item, r *Result) {
 	failed := *r
 	failed.NotApplied = true
-	it.txFailure = &failed
+	it.unrecorded = &failed
 }
 
 func (m *Machine) rollback(lane int) {
@@ -326,11 +326,11 @@ func (m *Machine) requeueTx(lane int) {
 		}
 		switch {
 		case m.isBehind(it):
-			it.phase, it.txFailure = phHeld, nil
+			it.phase, it.unrecorded = phHeld, nil
 			m.releaseShare(it)
 			m.holdThoseBehind(it)
-		case it.preclaimed && it.txFailure != nil:
-			m.judge(it, it.txFailure) // its claim is durable already
+		case it.preclaimed && it.unrecorded != nil:
+			m.judge(it, it.unrecorded) // its claim is durable already
 		case it.lined, it.preclaimed && !it.ownTx():
 			again = append(again, it)
 			m.scanVisibility(it)

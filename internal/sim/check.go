@@ -86,6 +86,10 @@ func (w *simulation) onClaim(before, after *driver.Record, c *driver.Claim, g *d
 	switch {
 	case before.State == driver.Expired && g.Verdict != driver.Late:
 		w.fail("I27", k, "a claim of an expired record returned %v", g.Verdict)
+	case g.Verdict == driver.Acquired && g.Hold.Token == 0:
+		if before.State != driver.Absent || !c.AtCommit {
+			w.fail("I7", k, "a claim that owns nothing was granted, and the record is %v", before.State)
+		}
 	case g.Verdict == driver.Acquired && after.Key != c.Key:
 		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)
 	case before.State == driver.InProgress && before.Nonce == c.Nonce:
@@ -124,7 +128,7 @@ func (w *simulation) onClaim(before, after *driver.Record, c *driver.Claim, g *d
 // believe notes until when workers believe in their leases (I5).
 func (w *simulation) believe(k *worker, r *request) {
 	for i := range r.grants {
-		if g := &r.grants[i]; g.Err == nil && g.Verdict == driver.Acquired {
+		if g := &r.grants[i]; g.Err == nil && g.Verdict == driver.Acquired && g.Hold.Token > 0 {
 			w.believeIn(&g.Hold, k.global(r.sent)+lease-guard)
 		}
 	}
@@ -151,11 +155,30 @@ func (w *simulation) believeIn(h *driver.Hold, until time.Duration) {
 // checkStart is I5 where it matters most: a run that begins within its worker's own deadline still holds its record.
 func (w *simulation) checkStart(r *run) {
 	rec := &w.st.recs[w.row(r.hold.Key.Raw)]
-	if r.job.InTx || w.jumped || w.forced || w.failedOver || rec.Token == r.hold.Token {
+	if r.job.InTx || r.job.AtCommit || w.jumped || w.forced || w.failedOver || rec.Token == r.hold.Token {
 		return
 	}
 	w.fail("I5", r.key, "token %d begins to run, in the belief that its lease lasts another %v, but the record is %v with token %d",
 		r.hold.Token, r.job.Deadline-w.workers[r.worker].clock(), rec.State, rec.Token)
+}
+
+// onInsert checks the record that a commit made for an attempt without one: I3, I7, I12.
+func (w *simulation) onInsert(before, after *driver.Record, c *driver.Claim) {
+	if w.failedOver {
+		return
+	}
+	k := w.business(w.row(c.Key.Raw))
+	es := w.entity(k)
+	switch {
+	case before.State != driver.Absent:
+		w.fail("I7", k, "a commit with its claim was accepted on a record that is %v, with token %d", before.State, before.Token)
+	case after.Token <= es.token:
+		w.fail("I3", k, "token %d was handed out after token %d", after.Token, es.token)
+	case after.Key != c.Key || after.Nonce != c.Nonce:
+		w.fail("I12", k, "the record of %q was made for a claim of %q", after.Key.Raw, c.Key.Raw)
+	}
+	es.token = after.Token
+	w.stats.Inserted++
 }
 
 // onGuarded checks an accepted write of a worker: I7.

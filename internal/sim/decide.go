@@ -119,6 +119,18 @@ func (s *store) decideFinish(w *simulation, row int, f *driver.Finish) (driver.R
 	return after, o, changed
 }
 
+// decideWork decides an attempt's end in a commit.
+func (s *store) decideWork(w *simulation, row int, wk *driver.Work) (driver.Record, driver.Outcome, bool) {
+	if wk.Claim == nil {
+		return s.decideFinish(w, row, &wk.Finish)
+	}
+	before := s.recs[row]
+	if own := before.State == driver.Completed && before.Nonce == wk.Claim.Nonce; w.mut == mutInsertUpdates && !own {
+		before = driver.Record{}
+	}
+	return driver.DecideInsert(before, *wk.Claim, wk.Finish, w.storeNow(), max(s.drawn, s.recs[row].Token)+1)
+}
+
 // decideSweep is driver.DecideSweep with the mutants of the expiry.
 func (s *store) decideSweep(w *simulation, row int, now time.Time) (driver.Record, driver.SweepVerdict) {
 	rec, longTerm := s.recs[row], time.Duration(0)

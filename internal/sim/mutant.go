@@ -64,6 +64,9 @@ const (
 	mutExpiryToken
 	mutRerunByRedrive
 	mutLateDropped
+	mutInsertUpdates
+	mutCountZeroFirst
+	mutFailureUnclaimed
 	mutants
 )
 
@@ -128,6 +131,12 @@ var mistakes = []virtual.Mistake{
 	mutExpiryToken:    {Name: "token reset by the expiry", Invariants: "I3"},
 	mutRerunByRedrive: {Name: "redrive reopens a completed expired record by itself", Invariants: "I2"},
 	mutLateDropped:    {Name: "late duplicate acked without a dead letter", Invariants: "I27"},
+	mutInsertUpdates:  {Name: "commit that carries its claim updates the record that it finds", Invariants: "I2 I7 I9"},
+	mutCountZeroFirst: {Name: "an unknown delivery count taken for the first delivery", Invariants: "I17"},
+	mutFailureUnclaimed: {
+		Name:       "failure of a run that was to be claimed at its commit recorded without a claim",
+		Invariants: "I7 I9",
+	},
 }
 
 const prefetched = "claimed at prefetch"
@@ -156,6 +165,16 @@ func (w *simulation) bias() {
 		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
 		sc.conduct[0] = conductKills
 	}
+	if w.mut == mutCountZeroFirst {
+		sc.counts, sc.unkeyed = false, false
+		sc.conduct[0] = conductKills
+	}
+	if w.mut == mutFailureUnclaimed {
+		sc.slow = 500
+		for k := range sc.keys {
+			sc.conduct[k] = conductFailsFirst
+		}
+	}
 	switch w.mut {
 	case mutExpiryBlind, mutExpiryToken, mutRerunByRedrive:
 		sc.people = max(sc.people, 2)
@@ -177,6 +196,10 @@ func (w *simulation) bias() {
 // arrivalsMutated rewrites deliveries on their way to the machine.
 func (w *simulation) arrivalsMutated(r *request) {
 	switch w.mut {
+	case mutCountZeroFirst:
+		for i := range r.arrivals {
+			r.arrivals[i].Count = max(r.arrivals[i].Count, 1)
+		}
 	case mutAckFirst:
 		for i := range r.arrivals {
 			m := &w.q.msgs[r.arrivals[i].Receipt.(*receipt).msg]
@@ -250,6 +273,23 @@ func (s *store) survive(w *simulation, row int, rec driver.Record, hold driver.H
 		s.write(w, row, &after, byFinish)
 	}
 }
+
+// failUnclaimed is a worker that records the failure of a run as if it held the record.
+func (w *simulation) failUnclaimed(r *run) {
+	row := w.row(r.hold.Key.Raw)
+	after := w.st.recs[row]
+	if after.State == driver.Absent {
+		c := driver.Claim{Key: r.hold.Key, Nonce: r.hold.Nonce, Fingerprint: r.item.Fingerprint, Lease: lease}
+		after, _, _ = driver.DecideClaim(after, c, w.storeNow(), w.st.drawn+1)
+		w.st.drawn = after.Token
+	}
+	after.State, after.RetainUntil = driver.FailedState, w.storeNow().Add(keep)
+	after.Failures++
+	w.st.write(w, row, &after, byFinish)
+}
+
+// ofAtCommit reports that a mutant is a mistake of claims at the commit.
+func (m mutant) ofAtCommit() bool { return m >= mutInsertUpdates && m <= mutFailureUnclaimed }
 
 // versioned reports that a mutant needs keys with versions.
 func (m mutant) versioned() bool {

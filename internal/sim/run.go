@@ -65,8 +65,10 @@ func (w *simulation) startRun(k *worker, a *machine.Action) {
 	}
 	w.stats.Runs++
 	if r.key >= 0 {
-		w.keys[r.key].started = r.hold.Token
-		w.keys[r.key].begun = w.keys[r.key].begun || !r.job.InTx
+		if !r.job.AtCommit { // else it has no durable claim
+			w.keys[r.key].started = r.hold.Token
+			w.keys[r.key].begun = w.keys[r.key].begun || !r.job.InTx
+		}
 		w.checkStart(r)
 	}
 	w.checkBroken(k, r)
@@ -321,6 +323,11 @@ func (w *simulation) runReturn(r *run, at time.Duration) {
 		w.log(r.key, "the run of k%d with token %d returns class %d, effect %v, certainly not applied %v", r.key, r.hold.Token, r.result.Class, r.did, r.result.NotApplied)
 	}
 	k.returned(r)
+	if c := r.result.Class; w.mut == mutFailureUnclaimed && r.job.AtCommit && c != machine.OK && c != machine.Dropped {
+		if w.failUnclaimed(r); w.Broken != nil {
+			return
+		}
+	}
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
 }
 

@@ -84,7 +84,8 @@ type scenario struct {
 
 	staleOK, txWaits, dedupDead, wave2 bool
 
-	counts bool // the queue counts deliveries
+	counts   bool // the queue counts deliveries
+	atCommit bool // first deliveries are claimed at their commit
 
 	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
 
@@ -113,12 +114,15 @@ func (sc *scenario) draw(w *simulation) {
 	default:
 		sc.effect = inTx
 	}
+	if w.mut.ofAtCommit() {
+		sc.mode, sc.effect = machine.Mode(w.Seed%2), inTx
+	}
 	sc.workers = 1 + w.Pick(20, 55, 25)
 	sc.drawConfig(w)
 	sc.staleOK, sc.txWaits, sc.dedupDead = w.Chance(500), w.Chance(500), w.Chance(500)
 	sc.wave2 = w.Chance(60)
 	sc.unkeyed = w.Chance(500)
-	if sc.counts = w.Seed%5 != 2; !sc.counts { // no draw of its own
+	if sc.counts = w.Seed%5 != 2 || w.mut.ofAtCommit(); !sc.counts { // no draw of its own
 		sc.unkeyed = false // neither a record nor a count shows when such a message has failed for good
 	}
 	sc.cfg.Counts = sc.counts
@@ -133,6 +137,7 @@ func (sc *scenario) draw(w *simulation) {
 	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.Seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
 		sc.wave2 = true
 	}
+	sc.drawAtCommit(w)
 	if w.Faultless {
 		return
 	}
@@ -142,6 +147,18 @@ func (sc *scenario) draw(w *simulation) {
 	for i := range sc.nfaults {
 		sc.faults[i].draw(w)
 	}
+}
+
+// drawAtCommit lets first deliveries be claimed at their commit, where [semel.New] allows it. It makes no draw of its own.
+func (sc *scenario) drawAtCommit(w *simulation) {
+	if sc.effect != inTx || sc.mode == machine.Open || sc.versions || !sc.counts || w.mut != noMutant && !w.mut.ofAtCommit() {
+		return
+	}
+	if sc.atCommit = w.mut != noMutant || w.Seed%7 < 5; !sc.atCommit {
+		return
+	}
+	sc.cfg.AtCommit, sc.deploy = true, driver.Resume
+	sc.takeover, sc.probes = [maxWorkers]driver.Takeover{}, [maxWorkers]bool{}
 }
 
 func (sc *scenario) drawConfig(w *simulation) {

@@ -141,6 +141,7 @@ func (s *Stats) add(o *Stats) {
 	s.Lost += o.Lost
 	s.Late += o.Late
 	s.Expired += o.Expired
+	s.Inserted += o.Inserted
 	s.Takeovers += o.Takeovers
 	s.Outages += o.Outages
 	s.Refused += o.Refused

@@ -47,6 +47,8 @@ type Stats struct {
 	Outages int64
 	// Refused counts commits that the database refused for the effects of one message.
 	Refused int64
+	// Inserted counts records that were claimed at their commit.
+	Inserted int64
 	// Expired counts records that became EXPIRED.
 	Expired int64
 }

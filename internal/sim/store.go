@@ -285,7 +285,7 @@ func (s *store) commit(w *simulation, r *request) {
 	for i := range r.works {
 		wk := &r.works[i]
 		row := w.row(wk.Finish.Hold.Key.Raw)
-		_, _, changed := s.decideFinish(w, row, &wk.Finish)
+		_, _, changed := s.decideWork(w, row, wk)
 		if e, ok := wk.Effects.(*run); ok && changed && w.refuses(e) {
 			r.err = w.refusal(e.key, i)
 			if w.Trace != nil {
@@ -301,7 +301,7 @@ func (s *store) commit(w *simulation, r *request) {
 		wk := &r.works[i]
 		f := &wk.Finish
 		row := w.row(f.Hold.Key.Raw)
-		after, o, changed := s.decideFinish(w, row, f)
+		after, o, changed := s.decideWork(w, row, wk)
 		if w.Trace != nil {
 			w.log(w.business(row), "store: commit %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
 		}
@@ -310,8 +310,12 @@ func (s *store) commit(w *simulation, r *request) {
 		if !changed {
 			continue
 		}
-		w.onGuarded(&s.recs[row], &f.Hold)
-		if e, ok := wk.Effects.(*run); ok {
+		if wk.Claim == nil {
+			w.onGuarded(&s.recs[row], &f.Hold)
+		} else if w.onInsert(&s.recs[row], &after, wk.Claim); w.Broken == nil {
+			s.drawn = max(s.drawn, after.Token)
+		}
+		if e, ok := wk.Effects.(*run); ok && w.Broken == nil {
 			w.happened(e.key, e.hold.Token)
 		}
 		s.write(w, row, &after, byFinish)

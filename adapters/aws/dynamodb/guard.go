@@ -40,9 +40,10 @@ type Fence struct {
 }
 
 // Guard makes a fence from a token. attr is the attribute of the guarded items with the newest token that wrote them, a
-// number. An item without it accepts any token.
+// number. An item without it accepts any token but 0, which is that of an attempt without a fence (semel.Config.ClaimAtCommit):
+// every item refuses it.
 func Guard(attr string, token uint64) Fence {
-	return Fence{
+	f := Fence{
 		Condition: "(attribute_not_exists(" + fenceName + ") OR " + fenceName + " <= " + fenceValue + ")",
 		Set:       fenceName + " = " + fenceValue,
 		Names:     map[string]string{fenceName: attr},
@@ -50,6 +51,10 @@ func Guard(attr string, token uint64) Fence {
 		attr:      attr,
 		token:     token,
 	}
+	if token == 0 {
+		f.Condition = "(" + fenceName + " < " + fenceValue + ")" // which no fence is
+	}
+	return f
 }
 
 func tokenValue(token uint64) types.AttributeValue {

@@ -274,6 +274,47 @@ BEGIN
 END
 $$;
 
+-- The records of keys, as they are, without a lock: for claims that make no record. The columns are those of semel_claim.
+CREATE FUNCTION semel_look(places bytea[])
+RETURNS TABLE (of bytea, drawn bigint, at timestamptz, found bytea)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY SELECT r.place, r.token, clock_timestamp(), semel_row(r) FROM semel_record r WHERE r.place = ANY (places);
+END
+$$;
+
+-- Inserts completed records of attempts that were not claimed before: DecideInsert for keys without a record. One that is
+-- there is unique_violation, and nothing that follows in the transaction counts. SEM02 as in semel_claim.
+CREATE FUNCTION semel_insert(places bytea[], nonces uuid[], takeovers smallint[], consumers bytea[], rests bytea[],
+  fingerprints bytea[], deliveries bytea[], digests bigint[], keeps bigint[], results bytea[], reasons bytea[], wait int)
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  low bigint; -- no token that is drawn here is smaller
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  SELECT s.last_value INTO low FROM semel_token s;
+  INSERT INTO semel_record (place, token, nonce, created_at, updated_at, retain_until, state, takeover, consumer, rest,
+    fingerprint, deliveries, body_digest, result, reason)
+  SELECT u.place, nextval('semel_token'), u.nonce, t, t, t + u.keep * us, 3, nullif(u.takeover, 0), u.consumer, u.rest,
+    u.fingerprint, u.delivery, nullif(u.digest, 0), u.result, u.reason
+  FROM (SELECT unnest(places) AS place, unnest(nonces) AS nonce, unnest(takeovers) AS takeover, unnest(consumers) AS consumer,
+    unnest(rests) AS rest, unnest(fingerprints) AS fingerprint, unnest(deliveries) AS delivery, unnest(digests) AS digest,
+    unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u;
+  IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
+    SELECT FROM semel_record r, semel_floor f
+    WHERE r.place = ANY (places) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
+  END IF;
+END
+$$;
+
 -- semel_claim for calls in which some claims have versions: watermarks are those of the records to be made, NULL for
 -- claims without. The records are IN_PROGRESS.
 CREATE FUNCTION semel_claim_versions(places bytea[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],

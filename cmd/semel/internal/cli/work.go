@@ -184,7 +184,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	}
 	cfg := semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, PreviousKey: previous, Fingerprint: fp, Versions: versions,
-		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), Busy: w.BusyPolicy(),
+		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), ClaimAtCommit: w.Claim == "at-commit", Busy: w.BusyPolicy(),
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,

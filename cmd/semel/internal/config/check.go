@@ -278,6 +278,8 @@ func flagOf(field string) string {
 	switch field {
 	case "AllowUnkeyed":
 		return "on-missing-key"
+	case "ClaimAtCommit":
+		return "claim"
 	case "Versions":
 		return "strategy"
 	}

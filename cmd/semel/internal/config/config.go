@@ -43,7 +43,8 @@ type Work struct {
 	PreviousKey      string `conf:"previous-key" yaml:"previous-key" help:"the old --key: while it is set, keys of both recipes are claimed"`
 	PreviousConsumer string `conf:"previous-consumer" yaml:"previous-consumer" help:"the old --consumer: while it is set, keys of both names are claimed"`
 
-	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" values:"resume probe once" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+	Claim       string  `group:"Failure" conf:"claim" yaml:"claim" values:"before-run at-commit" help:"when a first delivery is claimed: before-run, or at-commit, together with its effects (with --effects sql; saves a write)"`
+	Takeover    string  `conf:"takeover" yaml:"takeover" values:"resume probe once" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
 	Busy        string  `conf:"busy" yaml:"busy" values:"defer fail" help:"other messages of a key in progress: defer (until the lease ends) or fail (dead-letter them at once, kind busy; redeliveries of the running message are still deferred)"`
 	MaxAttempts int     `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range   `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
@@ -85,7 +86,7 @@ type Work struct {
 // Default returns the documented defaults.
 func Default() Work {
 	return Work{
-		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume", Busy: "defer",
+		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Claim: "before-run", Takeover: "resume", Busy: "defer",
 		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch, Committers: 1,
 		Visibility: Duration(semel.DefaultVisibility), MaxRuntime: Duration(semel.DefaultMaxRuntime),
 		Grace:       Duration(semel.DefaultGrace),

@@ -141,6 +141,7 @@ var (
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.CaseLister      = (*Store)(nil)
+	_ driver.DeadLetterPager = (*Queue)(nil)
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
 )

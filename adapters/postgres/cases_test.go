@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -48,6 +49,33 @@ func TestCasesReadOnlyTheirPage(t *testing.T) {
 			text := strings.Join(plan, "\n")
 			if strings.Contains(text, "Seq Scan") || strings.Contains(text, "->  Sort") || strings.Contains(text, "Incremental Sort") ||
 				strings.Count(text, " using semel_case_") != 2*len(f.States()) {
+				t.Errorf("%+v:\n%s", f, text)
+			}
+		}
+	}
+}
+
+// TestPagesOfDeadLettersReadTheirIndex: a page does not read the dead letters of other queues, and sorts none.
+func TestPagesOfDeadLettersReadTheirIndex(t *testing.T) {
+	db := openLedger(t, emptySchema(t), Options{MaxConns: 1, NoListen: true})
+	if err := db.Queue("few").Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, db, `INSERT INTO semel_dead_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts, dead_at,
+			msg_id, msg_queue, body)
+		SELECT CASE WHEN g % 10 = 0 THEN q.id ELSE q.id + 1 END, g::text, 'failed', 'refused', 'shop', '', 'k', 1, g, 1, now(), 'm', 'few', ''
+		FROM generate_series(1, 20000) g, semel_queue q`)
+	execSQL(t, db, "VACUUM ANALYZE semel_dead_letter")
+	for _, f := range []driver.DeadLetterFilter{{}, {Newest: true}, {Kind: "failed"}, {Consumer: "nobody", Newest: true}} {
+		for _, after := range []driver.Cursor{"", driver.NewCursor(10000, nil)} {
+			var plan []string
+			f.Limit, f.After = 50, after
+			page, next, err := rowqueue.New(planned{rows{db}, &plan}, "few", &queueSQL).PageDeadLetters(t.Context(), f)
+			if err != nil || (len(page) == 50) != (f.Consumer == "") || next == "" && after == "" {
+				t.Errorf("%+v: %d, %q, %v", f, len(page), next, err)
+			}
+			text := strings.Join(plan, "\n")
+			if strings.Contains(text, "Seq Scan on semel_dead_letter") || strings.Contains(text, "Sort") || !strings.Contains(text, "Index Cond: ((queue = $0)") && !strings.Contains(text, "Index Cond: (queue = $0)") {
 				t.Errorf("%+v:\n%s", f, text)
 			}
 		}

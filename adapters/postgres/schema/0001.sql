@@ -1020,7 +1020,7 @@ $$;
 
 -- Messages set aside for a person. A dead letter is self-contained.
 CREATE TABLE semel_dead_letter (
-  seq            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  seq            bigint      GENERATED ALWAYS AS IDENTITY,
   queue          int         NOT NULL,
   id             text        NOT NULL,
   kind           text        NOT NULL,               -- failed, mismatch, uncertain, busy, late
@@ -1040,6 +1040,7 @@ CREATE TABLE semel_dead_letter (
   headers        bytea,                              -- JSON
   body           bytea       NOT NULL,
   version        bytea,                              -- of the message; NULL: none
+  PRIMARY KEY (queue, seq),                          -- pages are read in its order
   UNIQUE (queue, id)
 );
 

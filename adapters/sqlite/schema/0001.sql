@@ -149,6 +149,7 @@ CREATE TABLE semel_dead_letter (
   version        BLOB                    -- of the message; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX semel_dead_letter_id ON semel_dead_letter (queue, id);
+CREATE INDEX semel_dead_letter_seq ON semel_dead_letter (queue, seq);
 
 -- Journals of steps (mode E): what the run of a key wrote down of its progress. epoch and version name the run.
 CREATE TABLE semel_step (

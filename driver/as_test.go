@@ -118,7 +118,7 @@ func TestAsReadsThrough(t *testing.T) {
 func TestReadOnlyInterfacesOnly(t *testing.T) {
 	decides := "Adder Committer DeadLetterKeeper DeadLetterStore DuplicateLog DeadLetterQueue LongTerm Operator Passer Purger Queue Sender " +
 		"Settler StepStore Store Sweeper Transactor Tx Wrapper"
-	reads := "AuditLog Cached Historian Meter QueueInspector RecordInspector RecordScanner TxClassifier"
+	reads := "AuditLog Cached CaseLister DeadLetterPager Historian Meter QueueInspector RecordInspector RecordScanner TxClassifier"
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -136,8 +136,15 @@ const MaxCountUncertain = 1000
 // CountUncertain counts the UNCERTAIN records of a consumer, up to MaxCountUncertain: the keys that wait for a person. Metrics
 // call it often, so ok is false if the store would have to read all its records for it.
 func CountUncertain(ctx context.Context, s Store, consumer string) (n int, ok bool, err error) {
+	if !s.Features().ListsUncertain {
+		return 0, false, nil
+	}
+	if c, ok := As[CaseLister](s); ok {
+		n, err = c.CountCases(ctx, consumer, Uncertain, MaxCountUncertain)
+		return n, true, err
+	}
 	i, ok := As[RecordInspector](s)
-	if !ok || !s.Features().ListsUncertain {
+	if !ok {
 		return 0, false, nil
 	}
 	rs, err := i.Records(ctx, RecordFilter{Consumer: consumer, State: Uncertain, Limit: MaxCountUncertain})

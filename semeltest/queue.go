@@ -47,6 +47,7 @@ func queueCases() []suiteCase[QueueSetup] {
 		{"batch limits", with(testBatchLimits)},
 		{"FM61 dead letters", with(testFM61DeadLetters)},
 		{"dead-letter queue", with(testDeadLetterQueue)},
+		{"dead letters by page", with(testDeadLetterPages)},
 		{"closing dead letters", with(testCloseDeadLetter)},
 		{"ordered groups", with(testGroups)},
 		{"a group waits for its head", with(testGroupHead)},

@@ -26,10 +26,9 @@ const sqlIdlePlan = sqlIdle + ", set_config('plan_cache_mode', 'force_custom_pla
 // Layout says how records are stored.
 func (d rows) Layout() rowstore.Layout {
 	return rowstore.Layout{
-		Columns:   "semel_row(r)",
-		Record:    func(r rowstore.Row) (driver.Record, error) { return readRecord(r.Bytes(0)) },
-		Uncertain: "SELECT * FROM semel_list_uncertain(?, ?)",
-		Check:     d.db.checkWork,
+		Columns: "semel_row(r)",
+		Record:  func(r rowstore.Row) (driver.Record, error) { return readRecord(r.Bytes(0)) },
+		Check:   d.db.checkWork,
 
 		LockPeriods: "LOCK TABLE semel_long_term IN ACCESS EXCLUSIVE MODE",
 	}
@@ -245,7 +244,7 @@ func (x *rowTx) hold(keys []rowstore.ID) (map[string]int64, error) {
 	return made, x.send()
 }
 
-// Put writes a record. Those of new keys are made by claims in one statement.
+// Put writes a record and its case (semel_store). Records of new keys are made by claims in one statement.
 func (x *rowTx) Put(_ *rowstore.Locked, after *driver.Record) error {
 	x.changes = append(x.changes, *after)
 	return nil

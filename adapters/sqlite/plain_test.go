@@ -36,7 +36,9 @@ CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_step WHERE place = OLD.place;
   DELETE FROM semel_audit WHERE place = OLD.place;
   DELETE FROM semel_duplicate WHERE place = OLD.place;
+  DELETE FROM semel_case WHERE place = OLD.place;
 END;
+CREATE TABLE semel_case (place BLOB PRIMARY KEY, consumer TEXT, state INTEGER, since INTEGER);
 CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
 ` + ledgerTables
 
@@ -187,7 +189,10 @@ func (x *plainTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, 
 	return out, nil
 }
 
-func (x *plainTx) Put(_ *rowstore.Locked, r *driver.Record) error {
+func (x *plainTx) Put(l *rowstore.Locked, r *driver.Record) error {
+	if err := rowstore.WriteCase(x, &l.Record, r); err != nil {
+		return err
+	}
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(r); err != nil {
 		return err

@@ -19,7 +19,7 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 		"record by place": sqlRecordByPlace, "record by token": sqlRecordByToken, "complete": sqlComplete, "extend": sqlExtend, "record insert": sqlRecordInsert,
 		"record update": sqlRecordUpdate, "record delete": sqlRecordDelete, "due": sqlDue,
 		"sweep known": sqlSweepKnown, "sweep next": sqlSweepNext, "sweep block": sqlSweepBlock, "purge": sqlSweepPurge, "expire": sqlSweepExpire,
-		"steps of": sqlBelongings[0], "audit of": sqlBelongings[1], "duplicates of": sqlBelongings[2],
+		"steps of": sqlBelongings[0], "audit of": sqlBelongings[1], "duplicates of": sqlBelongings[2], "case of": sqlCaseDelete,
 		"group has": sqlGroupHas, "flights over": sqlFlightsOver, "flight delete": sqlFlightDelete, "to timed": sqlToTimed,
 		"stream delete": sqlStreamDelete, "take timed": sqlTakeTimed, "take stream": sqlTakeStream, "hand timed": sqlHandTimed,
 		"body": sqlBody, "flight": sqlFlight, "flight rest": sqlFlightRest, "flight until": sqlFlightUntil, "records by place": sqlRecordsByPlace, "flight part": sqlFlightPart,
@@ -61,9 +61,43 @@ func TestUncertainRecordsHaveAnIndex(t *testing.T) {
 			t.Error("there is no plan")
 		}
 		for _, detail := range plans {
-			if detail != "SCAN r USING INDEX semel_record_uncertain" && detail != "USE TEMP B-TREE FOR ORDER BY" {
+			if !strings.Contains(detail, "USING COVERING INDEX semel_case_since (state=?") && !strings.Contains(detail, "semel_record_place (place=?)") &&
+				detail != "USE TEMP B-TREE FOR ORDER BY" {
 				t.Error(detail)
 			}
+		}
+	}
+}
+
+// TestCasesUseIndexes: a page of cases is read in the order of an index, whatever it is filtered by, and no other records are.
+func TestCasesUseIndexes(t *testing.T) {
+	db := open(t)
+	for _, f := range []driver.CaseFilter{
+		{}, {Newest: true}, {Consumer: "orders"}, {State: driver.Uncertain}, {Consumer: "orders", State: driver.FailedState, Newest: true},
+	} {
+		f.Limit, f.After = 50, driver.NewCursor(1, []byte("place"))
+		plans := plansOf(t, db, func(s *rowstore.Store) error {
+			_, _, err := s.Cases(t.Context(), f)
+			_, countErr := s.CountCases(t.Context(), f.Consumer, f.State, 100)
+			return errors.Join(err, countErr)
+		})
+		index := "semel_case_since (state=?"
+		if f.Consumer != "" {
+			index = "semel_case_consumer (consumer=? AND state=?"
+		}
+		found := 0
+		for _, detail := range plans {
+			switch {
+			case strings.Contains(detail, index):
+				found++
+			case strings.Contains(detail, "semel_case") || strings.Contains(detail, "semel_record") || strings.HasPrefix(detail, "SEARCH"):
+				if !strings.Contains(detail, "semel_record_place (place=?)") {
+					t.Errorf("%+v: %s", f, detail)
+				}
+			}
+		}
+		if found != 2*len(f.States()) { // pages and counts
+			t.Errorf("%+v: plan %q", f, plans)
 		}
 	}
 }

@@ -140,7 +140,10 @@ func (x rowTx) overtaken(l *rowstore.Locked) error {
 func (x rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
 	x.use(int64(after.Token))
 	if l.Record.State != driver.Absent {
-		return x.store(l.Record.Token, after)
+		if err := x.store(l.Record.Token, after); err != nil {
+			return err
+		}
+		return rowstore.WriteCase(x, &l.Record, after)
 	}
 	made, err := x.insert(after, rowstore.PlaceOf(&after.Key))
 	switch {

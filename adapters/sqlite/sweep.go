@@ -48,6 +48,9 @@ var sqlBelongings = [...]string{
 	"DELETE FROM semel_step WHERE place = ?", "DELETE FROM semel_audit WHERE place = ?", "DELETE FROM semel_duplicate WHERE place = ?",
 }
 
+// sqlCaseDelete removes the case of a record that expires.
+const sqlCaseDelete = "DELETE FROM semel_case WHERE place = ?"
+
 // Sweep purges or expires up to limit records whose retention has ended, and parks claims of the consumers (none = all)
 // that were abandoned for longer than horizon. limit 0 = no limit; more reports that it stopped at the limit. It works in
 // short transactions, and looks only at blocks where something can be due.
@@ -100,6 +103,7 @@ type departure struct {
 	token  int64
 	place  []byte
 	period time.Duration
+	failed bool // there may be a case
 }
 
 func (w *sweep) run() error {
@@ -183,7 +187,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 			depart = append(depart, departure{token: v.Int(0)})
 			return nil
 		case driver.SweepExpire:
-			depart = append(depart, departure{v.Int(0), bytes.Clone(v.Bytes(7)), period})
+			depart = append(depart, departure{v.Int(0), bytes.Clone(v.Bytes(7)), period, r.State == driver.FailedState})
 			r = after
 		case driver.SweepAbandon:
 			abandon = append(abandon, v.Int(0))
@@ -262,6 +266,11 @@ func (w *sweep) expire(d departure, belongings bool) error {
 		return err
 	}
 	w.sum.Expired++
+	if d.failed {
+		if _, err := w.t.s.exec(sqlCaseDelete, d.place); err != nil {
+			return err
+		}
+	}
 	for i := 0; belongings && i < len(sqlBelongings); i++ {
 		if _, err := w.t.s.exec(sqlBelongings[i], d.place); err != nil {
 			return err
@@ -306,6 +315,9 @@ func (w *sweep) abandon(tokens []int64) error {
 			continue
 		}
 		if err := t.store(r.Token, &after); err != nil {
+			return err
+		}
+		if err := rowstore.WriteCase(rowTx{t}, &r, &after); err != nil {
 			return err
 		}
 		w.sum.Abandoned++

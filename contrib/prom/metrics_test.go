@@ -232,12 +232,9 @@ func (s lists) Features() driver.StoreFeatures {
 	return f
 }
 
-func (s lists) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	if f.State != driver.Uncertain || f.Limit == 0 {
-		return nil, errors.New("a scrape reads all records")
-	}
-	rs, err := s.Store.Records(ctx, f)
-	return rs, errors.Join(err, s.err)
+func (s lists) CountCases(ctx context.Context, consumer string, state driver.State, most int) (int, error) {
+	n, err := s.Store.CountCases(ctx, consumer, state, most)
+	return n, errors.Join(err, s.err)
 }
 
 // TestUncertainKeys: keys in doubt are counted for their own consumer, for as long as they are in doubt, whoever parked them.

@@ -67,14 +67,64 @@ func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 
 func (q *Queue) deadLetters(ctx context.Context, sql string, args ...any) (out []driver.DeadLetter, err error) {
 	err = q.db.Read(ctx, func(r rowstore.Row) error {
-		m, err := Message(r, 13, r.Text(12))
-		out = append(out, driver.DeadLetter{
-			DeadAt: r.Time(0), ID: r.Text(1), Kind: driver.DeadLetterKind(r.Text(2)), Reason: r.Text(3),
-			Key:        driver.Key{Consumer: r.Text(4), Tenant: r.Text(5), Raw: r.Text(6)},
-			Generation: uint32(r.Int(7)), Token: uint64(r.Int(8)), Attempts: int(r.Int(9)), FirstReceived: r.Time(10),
-			Version: driver.Version(r.Bytes(11)), Message: m,
-		})
-		return rowstore.Wrap(err, "dead letter %q", r.Text(1))
+		l, err := deadLetter(r)
+		out = append(out, l)
+		return err
 	}, sql, args...)
 	return out, rowstore.Wrap(err, "list dead letters")
+}
+
+// deadLetter reads dead_at and DeadLetterColumns.
+func deadLetter(r rowstore.Row) (driver.DeadLetter, error) {
+	m, err := Message(r, 13, r.Text(12))
+	return driver.DeadLetter{
+		DeadAt: r.Time(0), ID: r.Text(1), Kind: driver.DeadLetterKind(r.Text(2)), Reason: r.Text(3),
+		Key:        driver.Key{Consumer: r.Text(4), Tenant: r.Text(5), Raw: r.Text(6)},
+		Generation: uint32(r.Int(7)), Token: uint64(r.Int(8)), Attempts: int(r.Int(9)), FirstReceived: r.Time(10),
+		Version: driver.Version(r.Bytes(11)), Message: m,
+	}, rowstore.Wrap(err, "dead letter %q", r.Text(1))
+}
+
+// deadLetterRead is how many dead letters one page reads at most.
+const deadLetterRead = 1000
+
+// PageDeadLetters lists a page of dead letters. See [driver.DeadLetterPager]. It reads them in the order of their index, and
+// filters what it read.
+func (q *Queue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) (page []driver.DeadLetter, next driver.Cursor, err error) {
+	if err := f.Check(); err != nil {
+		return nil, "", err
+	}
+	args, order := []any{rowstore.Name(q.name)}, ""
+	sql := "SELECT dead_at, id, kind, reason, consumer, tenant, key, generation, token, attempts, first_received, version, msg_queue, " +
+		"msg_id, grp, sent_at, NULL, NULL, seq FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = ?)"
+	if f.Newest {
+		order = " DESC"
+	}
+	if f.After != "" {
+		seq, _, err := f.After.Parts()
+		if err != nil {
+			return nil, "", err
+		}
+		sql, args = sql+map[bool]string{false: " AND seq > ?", true: " AND seq < ?"}[f.Newest], append(args, seq)
+	}
+	limit := f.Limit
+	if f.Kind != "" || f.Consumer != "" {
+		limit = max(limit, deadLetterRead)
+	}
+	read, last := 0, int64(0)
+	err = q.db.Read(ctx, func(r rowstore.Row) error {
+		if read++; read > limit || len(page) == f.Limit {
+			next = driver.NewCursor(last, nil)
+			return nil
+		}
+		l, err := deadLetter(r)
+		if last = r.Int(18); f.Selects(&l) {
+			page = append(page, l)
+		}
+		return err
+	}, sql+" ORDER BY seq"+order+" LIMIT ?", append(args, int64(limit+1))...)
+	if err != nil {
+		return nil, "", rowstore.Wrap(err, "list dead letters")
+	}
+	return page, next, nil
 }

@@ -40,11 +40,14 @@ func (q *query) limit(n int) {
 func (s *Store) records(f driver.RecordFilter) *query {
 	q := &query{}
 	q.WriteString("SELECT " + s.layout.Columns + " FROM semel_record r")
+	if f.State == driver.Uncertain {
+		q.WriteString(" JOIN (SELECT place AS case_place FROM semel_case WHERE state = 5) c ON c.case_place = r.place")
+	}
 	if f.Consumer != "" {
 		q.where("r.consumer = ?", f.Consumer)
 	}
 	if f.State != driver.Absent {
-		q.where("r.state = " + strconv.Itoa(int(f.State))) // no parameter: there may be an index of one state
+		q.where("r.state = " + strconv.Itoa(int(f.State)))
 	}
 	return q
 }
@@ -70,26 +73,12 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 // Records lists records, oldest first unless f says otherwise.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []driver.Record, err error) {
 	q := s.records(f)
-	special := f.State == driver.Uncertain && s.layout.Uncertain != ""
-	switch {
-	case special:
-		var consumer, limit any
-		if f.Consumer != "" {
-			consumer = f.Consumer
-		}
-		if f.Limit > 0 && !f.Newest {
-			limit = int64(f.Limit)
-		}
-		q.Reset()
-		q.WriteString(s.layout.Uncertain)
-		q.args = []any{consumer, limit}
-	case f.Newest:
+	if f.Newest {
 		q.WriteString(" ORDER BY r.updated_at DESC, r.token DESC")
-		q.limit(f.Limit)
-	default:
+	} else {
 		q.WriteString(" ORDER BY r.created_at, r.token")
-		q.limit(f.Limit)
 	}
+	q.limit(f.Limit)
 	err = s.db.Read(ctx, func(row Row) error {
 		r, err := s.layout.Record(row)
 		out = append(out, r)
@@ -97,12 +86,6 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 	}, q.String(), q.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
-	}
-	if special && f.Newest { // few: a person decides on each
-		slices.SortFunc(out, f.Compare)
-		if f.Limit > 0 && len(out) > f.Limit {
-			out = out[:f.Limit]
-		}
 	}
 	return out, nil
 }

@@ -7,7 +7,7 @@
 // # Tables
 //
 // The database has these tables, with the columns that adapters/sqlite/schema describes: semel_record, semel_step,
-// semel_audit, semel_duplicate, semel_long_term. The rows of a record in other tables are removed with it, by a trigger or in
+// semel_audit, semel_duplicate, semel_case, semel_long_term. The rows of a record in other tables are removed with it, by a trigger or in
 // the transaction that purges it.
 //
 // # SQL
@@ -48,9 +48,6 @@ type Layout struct {
 	// Columns are the selected columns of "semel_record r". Record reads them. Its errors wrap driver.ErrUnreadable.
 	Columns string
 	Record  func(Row) (driver.Record, error)
-	// Uncertain is a query of the UNCERTAIN records, oldest first, that reads no others. Its parameters are a consumer and a
-	// limit, where nil means no restriction. "": the ordinary query is used, because an index makes it fast.
-	Uncertain string
 	// Now returns approximately the database's time: [Store.Sweep] searches by it for records that are due, and decides by
 	// the time in [Locked]. A store that overrides Sweep need not set it.
 	Now func() time.Time
@@ -74,7 +71,8 @@ type Tx interface {
 	SQL
 	// Lock locks the records of keys, which are distinct and in the order of their places, and returns them in that order.
 	Lock(keys []ID, mode Mode) ([]Locked, error)
-	// Put writes the record of a key: it replaces the locked one, or inserts one if there was none.
+	// Put writes the record of a key: it replaces the locked one, or inserts one if there was none. It also does what
+	// [WriteCase] does.
 	Put(l *Locked, after *driver.Record) error
 	// Drop removes a locked record and its rows in other tables, or the placeholder that Lock made for a missing record. If
 	// tokens are drawn before records are locked, it stores the record's token: no claim that drew a smaller one may make a
@@ -234,6 +232,7 @@ func (s *Store) Offers(effects any) bool {
 
 var (
 	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.CaseLister      = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)

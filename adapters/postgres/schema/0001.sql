@@ -59,13 +59,16 @@ CREATE TABLE semel_record (
   watermark    bytea                     -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
 ) WITH (fillfactor = 50);
 
--- The records that are UNCERTAIN, which metrics ask for again and again. It is a table of its own because an index on
+-- The records that need a person: UNCERTAIN, or FAILED and not discarded. It is a table of its own because an index on
 -- semel_record.state, even a partial one, would take the end of every attempt out of its page.
-CREATE TABLE semel_uncertain (
-  place      bytea       PRIMARY KEY,
-  created_at timestamptz NOT NULL                    -- of the record
+CREATE TABLE semel_case (
+  place    bytea       PRIMARY KEY,
+  consumer bytea       NOT NULL,
+  state    smallint    NOT NULL,                     -- 4 FAILED 5 UNCERTAIN
+  since    timestamptz NOT NULL                      -- updated_at of the record
 );
-CREATE INDEX semel_uncertain_age ON semel_uncertain (created_at);
+CREATE INDEX semel_case_since ON semel_case (state, since, place);
+CREATE INDEX semel_case_consumer ON semel_case (consumer, state, since, place);
 
 -- The first n words of some bytes, each of which comes after its length (uvarint), and the bytes behind them. Behind the 6
 -- bytes of the consumer, a place has one word, the tenant, and the key. So has rest.
@@ -458,15 +461,16 @@ BEGIN
 END
 $$;
 
--- Keeps semel_uncertain when semel_store writes records. Nothing else makes a record UNCERTAIN, or ends that.
-CREATE FUNCTION semel_store_uncertain(places bytea[], states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Keeps semel_case when semel_store writes records. Nothing else makes a case of a record, or ends one, but its removal.
+CREATE FUNCTION semel_store_case(places bytea[], states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF EXISTS (SELECT FROM semel_uncertain) THEN -- mostly there are none, and one look is cheaper than one for each record
-    DELETE FROM semel_uncertain u WHERE u.place = ANY (places);
+  IF EXISTS (SELECT FROM semel_case) THEN -- often there are none, and one look is cheaper than one for each record
+    DELETE FROM semel_case c WHERE c.place = ANY (places);
   END IF;
-  IF 5 = ANY (states) THEN
-    INSERT INTO semel_uncertain (place, created_at)
-    SELECT r.place, r.created_at FROM semel_record r WHERE r.place = ANY (places) AND r.state = 5;
+  IF 4 = ANY (states) OR 5 = ANY (states) THEN
+    INSERT INTO semel_case (place, consumer, state, since)
+    SELECT r.place, r.consumer, r.state, r.updated_at FROM semel_record r
+    WHERE r.place = ANY (places) AND (r.state = 5 OR r.state = 4 AND r.disposed IS NULL);
   END IF;
 END
 $$;
@@ -505,7 +509,7 @@ BEGIN
   IF n <> cardinality(places) THEN
     RAISE EXCEPTION '% of % records are there', n, cardinality(places) USING ERRCODE = 'SEM01';
   END IF;
-  PERFORM semel_store_uncertain(places, states);
+  PERFORM semel_store_case(places, states);
 END
 $$;
 
@@ -523,18 +527,6 @@ BEGIN
   IF n <> cardinality(places) THEN
     RAISE EXCEPTION '% of % claims are there to be taken back', n, cardinality(places) USING ERRCODE = 'SEM01';
   END IF;
-END
-$$;
-
--- The records that are UNCERTAIN, oldest first; reads no others. consumer NULL = of all; most NULL = no limit
-CREATE FUNCTION semel_list_uncertain(consumer bytea, most bigint) RETURNS SETOF bytea
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-  SET enable_hashjoin = off SET enable_mergejoin = off
-AS $$
-BEGIN
-  RETURN QUERY SELECT semel_row(r) FROM semel_uncertain u JOIN semel_record r ON r.place = u.place
-    WHERE r.state = 5 AND (semel_list_uncertain.consumer IS NULL OR r.consumer = semel_list_uncertain.consumer)
-    ORDER BY u.created_at, r.token LIMIT most;
 END
 $$;
 
@@ -665,6 +657,9 @@ BEGIN
     IF EXISTS (SELECT FROM semel_duplicate) THEN
       DELETE FROM semel_duplicate d WHERE d.place = ANY (places);
     END IF;
+    IF EXISTS (SELECT FROM semel_case) THEN
+      DELETE FROM semel_case c WHERE c.place = ANY (places);
+    END IF;
   END IF;
   -- The records are locked, and both statements look at state and time again. A row that expires gets another place.
   IF EXISTS (SELECT FROM semel_long_term) THEN
@@ -711,7 +706,7 @@ BEGIN
   DELETE FROM semel_audit a WHERE a.place = of;
   PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
   DELETE FROM semel_duplicate d WHERE d.place = of;
-  DELETE FROM semel_uncertain u WHERE u.place = of;
+  DELETE FROM semel_case c WHERE c.place = of;
   DELETE FROM semel_record r WHERE r.place = of RETURNING r.token INTO token;
   UPDATE semel_floor f SET purged = greatest(f.purged, token);
 END
@@ -1066,7 +1061,7 @@ $$;
 
 -- Messages set aside for a person. A dead letter is self-contained.
 CREATE TABLE semel_dead_letter (
-  seq            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  seq            bigint      GENERATED ALWAYS AS IDENTITY,
   queue          int         NOT NULL,
   id             text        NOT NULL,
   kind           text        NOT NULL,               -- failed, mismatch, uncertain, busy, late
@@ -1086,6 +1081,7 @@ CREATE TABLE semel_dead_letter (
   headers        bytea,                              -- JSON
   body           bytea       NOT NULL,
   version        bytea,                              -- of the message; NULL: none
+  PRIMARY KEY (queue, seq),                          -- pages are read in its order
   UNIQUE (queue, id)
 );
 

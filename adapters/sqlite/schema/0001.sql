@@ -52,7 +52,17 @@ CREATE TABLE semel_record (
   completed_at INTEGER AS (1000 * created_at + CASE state WHEN 3 THEN age ELSE more ->> 'completed_at' END) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX semel_record_place ON semel_record (place);
-CREATE INDEX semel_record_uncertain ON semel_record (created_at) WHERE state = 5; -- metrics ask for them again and again
+
+-- The records that need a person: UNCERTAIN, or FAILED and not discarded. A table of its own, because an index of semel_record
+-- on them would be looked at whenever a record changes.
+CREATE TABLE semel_case (
+  place    BLOB    PRIMARY KEY,          -- of the record
+  consumer TEXT    NOT NULL,
+  state    INTEGER NOT NULL,             -- 4 FAILED 5 UNCERTAIN
+  since    INTEGER NOT NULL              -- updated_at of the record
+) STRICT, WITHOUT ROWID;
+CREATE INDEX semel_case_since ON semel_case (state, since, place);
+CREATE INDEX semel_case_consumer ON semel_case (consumer, state, since, place);
 
 -- What a sweep knows of a block of 4096 tokens: nothing in it can be purged or parked before due.
 CREATE TABLE semel_block (
@@ -139,6 +149,7 @@ CREATE TABLE semel_dead_letter (
   version        BLOB                    -- of the message; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX semel_dead_letter_id ON semel_dead_letter (queue, id);
+CREATE INDEX semel_dead_letter_seq ON semel_dead_letter (queue, seq);
 
 -- Journals of steps (mode E): what the run of a key wrote down of its progress. epoch and version name the run.
 CREATE TABLE semel_step (
@@ -198,6 +209,7 @@ CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_step WHERE place = OLD.place;
   DELETE FROM semel_audit WHERE place = OLD.place;
   DELETE FROM semel_duplicate WHERE place = OLD.place;
+  DELETE FROM semel_case WHERE place = OLD.place;
 END;
 
 -- For how long the records of a consumer stay EXPIRED after their retention. Every sweep obeys it.

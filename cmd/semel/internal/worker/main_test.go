@@ -20,6 +20,8 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "pipe":
+			pipeChild(os.Args[2:])
 		case "victim":
 			victim(os.Args[2] == "guarded", os.Args[3])
 		}

@@ -199,7 +199,7 @@ func (r *resultLine) apply(a *semel.Attempt, tx *semel.Statements) error {
 	for i := range r.Effects {
 		err := r.Effects[i].complete()
 		if err == nil && r.Effects[i].Result != nil {
-			err = errors.New(`"result" stands beside "effects", not in it`)
+			err = errors.New(`"result" is a member of the result, next to "effects"`)
 		}
 		if err != nil {
 			return semel.Permanent(fmt.Errorf("effect %d of the handler's result: %w", i+1, err))

@@ -173,7 +173,7 @@ func (p *Pipe) call(ctx context.Context, batch []*semel.Attempt, whole bool) []*
 	return runs
 }
 
-// await waits for the result of a run. When ctx ends the process is told, and killed if it writes no result.
+// await waits for the result of a run. When ctx ends the process gets a cancel line, and is killed if it writes no result.
 func (p *Pipe) await(ctx context.Context, r *pipeRun) {
 	select {
 	case <-r.done:

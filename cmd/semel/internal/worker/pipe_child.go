@@ -150,7 +150,7 @@ func (p *Pipe) runChild(number int) (useful bool, err error) {
 	_ = c.in.Close()
 	close(gone)
 	writer.Wait()
-	return c.settled > 0, c.buried()
+	return c.settled > 0, c.settleAll()
 }
 
 // stop ends a process in order: end of input, then SIGTERM, then SIGKILL.
@@ -168,9 +168,9 @@ func (c *child) stop() {
 	}
 }
 
-// buried settles what a process left that has ended, and returns why it ended. Messages that it cannot have read wait for
+// settleAll settles what a process left that has ended, and returns why it ended. Messages that it cannot have read wait for
 // another process.
-func (c *child) buried() error {
+func (c *child) settleAll() error {
 	p := c.p
 	p.mu.Lock()
 	defer p.mu.Unlock()

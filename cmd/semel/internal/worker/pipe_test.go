@@ -173,7 +173,7 @@ func TestFM83_PipePoisonRunsAlone(t *testing.T) {
 	}
 }
 
-// A hanging handler is told to stop. One that obeys costs nothing; one that does not is killed, and the outcome is unknown.
+// A hanging handler gets a cancel line. One that obeys costs nothing; one that does not is killed, and the outcome is unknown.
 func TestFM08_PipeHangs(t *testing.T) {
 	short := func(c *semel.Config) { c.Timeout, c.Takeover = 50*time.Millisecond, semel.Once }
 	got, db := run(t, pipe(t, nil).Handler(), short, says(script{Hang: true}), semel.Message{})
@@ -181,8 +181,8 @@ func TestFM08_PipeHangs(t *testing.T) {
 		t.Errorf("got %+v: %s", got, reasons(t, db))
 	}
 	p := pipe(t, func(p *Pipe) { p.KillGrace = time.Minute })
-	got, db = run(t, p.Handler(), short, says(script{Wait: "cancel", Write: `{"id":$ID,"outcome":"dead","reason":"told to stop"}`}))
-	if got.Dead != 1 || !strings.Contains(reasons(t, db), "told to stop") {
+	got, db = run(t, p.Handler(), short, says(script{Wait: "cancel", Write: `{"id":$ID,"outcome":"dead","reason":"stopped on request"}`}))
+	if got.Dead != 1 || !strings.Contains(reasons(t, db), "stopped on request") {
 		t.Errorf("got %+v: %s", got, reasons(t, db))
 	}
 }

@@ -108,7 +108,7 @@ func (p *Pipe) Statements() semel.Handler {
 // BatchStatements is a handler that gets a batch as one line, and whose effects commit in one transaction with the records.
 func (p *Pipe) BatchStatements() semel.Handler {
 	return semel.InTxBatch(func(ctx context.Context, tx *semel.Statements, batch []*semel.Attempt) error {
-		return batchErrors(p.call(ctx, batch, true), batch, tx, p.take)
+		return p.takeAll(p.call(ctx, batch, true), tx)
 	})
 }
 
@@ -120,34 +120,27 @@ func (p *Pipe) one(ctx context.Context, a *semel.Attempt, tx *semel.Statements) 
 	return p.take(r.reply, a, tx)
 }
 
-// take applies a result.
+// take applies a result, which is cut where it is too long.
 func (p *Pipe) take(r *resultLine, a *semel.Attempt, tx *semel.Statements) error {
-	return takeResult(r, a, tx, p.Keep, p.Log)
-}
-
-// takeResult applies a result, which is cut where it is longer than keep.
-func takeResult(r *resultLine, a *semel.Attempt, tx *semel.Statements, keep int, log *slog.Logger) error {
 	if err := r.err(); err != nil {
 		return err
 	}
-	if len(r.Result) > keep {
-		log.Warn("result cut", "key", a.Key.Raw, "bytes", keep, "hint", "raise --result-max, or return less")
-		r.Result = r.Result[:keep]
+	if len(r.Result) > p.Keep {
+		p.Log.Warn("result cut", "key", a.Key.Raw, "bytes", p.Keep, "hint", "raise --result-max, or return less")
+		r.Result = r.Result[:p.Keep]
 	}
 	return r.apply(a, tx)
 }
 
-// batchErrors applies the results of a batch in one transaction. Failures that the handler named are named; if the call as a
-// whole failed the batch is halved to find out why.
-func batchErrors(runs []*pipeRun, batch []*semel.Attempt, tx *semel.Statements,
-	take func(*resultLine, *semel.Attempt, *semel.Statements) error,
-) error {
+// takeAll applies the results of a batch in one transaction. Failures that the handler named are named; if the call as a whole
+// failed the batch is halved to find out why.
+func (p *Pipe) takeAll(runs []*pipeRun, tx *semel.Statements) error {
 	var failed []error
 	for i, r := range runs {
 		if r.err != nil {
 			return r.err
 		}
-		if err := take(r.reply, batch[i], tx); err != nil {
+		if err := p.take(r.reply, r.a, tx); err != nil {
 			failed = append(failed, semel.ItemFailed(i, err))
 		}
 	}

@@ -17,7 +17,7 @@ type script struct {
 	Hang  bool   `json:"hang"`  // write nothing, whatever comes
 	// Wait is a control line that is waited for: cancel or extend.
 	Wait string `json:"wait"`
-	// Together is how many messages without a result are waited for; there must never be more.
+	// Together is how many messages without a result are waited for.
 	Together int `json:"together"`
 }
 
@@ -43,7 +43,7 @@ func pipeChild(args []string) {
 		}
 	}
 	fmt.Println(`{"ready": 1}`)
-	waiting, together := map[uint64]script{}, []uint64{}
+	c := childState{waiting: map[uint64]script{}}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -60,35 +60,43 @@ func pipeChild(args []string) {
 			os.Exit(3)
 		}
 		for _, m := range batch {
-			if id := max(m.Cancel, m.Extend); id > 0 {
-				if s, ok := waiting[id]; ok && s.Wait == "cancel" == (m.Cancel > 0) {
-					delete(waiting, id)
-					s.do(id)
-				}
-				continue
-			}
-			var s script
-			_ = json.Unmarshal(m.Body, &s) // other bodies are done
-			if s.Once && m.Attempt > 1 {
-				s = script{}
-			}
-			switch {
-			case s.Hang:
-			case s.Wait != "":
-				waiting[m.ID] = s
-			case s.Together > 0:
-				if together = append(together, m.ID); len(together) == s.Together {
-					for _, id := range together {
-						s.do(id)
-					}
-					together = nil
-				} else if len(together) > s.Together {
-					os.Exit(4)
-				}
-			default:
-				s.do(m.ID)
-			}
+			c.take(&m)
 		}
+	}
+}
+
+// childState is what a handler process keeps between lines.
+type childState struct {
+	waiting  map[uint64]script // for a control line
+	together []uint64          // messages without a result
+}
+
+func (c *childState) take(m *childMessage) {
+	if id := max(m.Cancel, m.Extend); id > 0 {
+		if s, ok := c.waiting[id]; ok && s.Wait == "cancel" == (m.Cancel > 0) {
+			delete(c.waiting, id)
+			s.do(id)
+		}
+		return
+	}
+	var s script
+	_ = json.Unmarshal(m.Body, &s) // other bodies are done
+	if s.Once && m.Attempt > 1 {
+		s = script{}
+	}
+	switch {
+	case s.Hang:
+	case s.Wait != "":
+		c.waiting[m.ID] = s
+	case s.Together > 0:
+		if c.together = append(c.together, m.ID); len(c.together) == s.Together {
+			for _, id := range c.together {
+				s.do(id)
+			}
+			c.together = nil
+		}
+	default:
+		s.do(m.ID)
 	}
 }
 

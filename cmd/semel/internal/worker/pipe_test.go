@@ -3,12 +3,14 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,7 +198,7 @@ func TestFM07_PipeLeaseIsExtended(t *testing.T) {
 	}
 }
 
-// A process has as many messages as --in-flight says, and no more.
+// A process gets as many messages as --in-flight says.
 func TestPipeBackpressure(t *testing.T) {
 	msgs := make([]semel.Message, 12)
 	for i := range msgs {
@@ -206,6 +208,27 @@ func TestPipeBackpressure(t *testing.T) {
 	if got.Effects != 12 || got.Executed != 12 {
 		t.Errorf("got %+v: %s", got, reasons(t, db))
 	}
+}
+
+// What a process has no room for waits in the worker.
+func TestPipeWaitsForRoom(t *testing.T) {
+	p := pipe(t, func(p *Pipe) { p.InFlight = 3 })
+	ctx, stop := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range 5 {
+		calls.Go(func() { p.call(ctx, []*semel.Attempt{{Message: says(script{Wait: "cancel"})}}, false) })
+	}
+	for given, waiting := 0, 0; given == 0 || given+waiting < 5; runtime.Gosched() {
+		p.mu.Lock()
+		if waiting = len(p.waiters); len(p.children) > 0 {
+			given = p.children[0].load
+		}
+		if p.mu.Unlock(); given > 3 {
+			t.Fatalf("%d messages in a process", given)
+		}
+	}
+	stop()
+	calls.Wait()
 }
 
 // A process that ends before it is ready costs no message an attempt: the breaker opens until it starts.

@@ -46,7 +46,9 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Defer(func() { labsDown(e.WorkDir) })
-			return nil
+			examples, err := filepath.Abs("../../examples")
+			e.Setenv("EXAMPLES", examples)
+			return err
 		},
 	})
 }

@@ -25,7 +25,7 @@ import (
 func (a *app) workCommand() *cobra.Command {
 	w := config.Default()
 	c := &cobra.Command{
-		Use:   "work --queue URL (--exec CMD | --http URL | --simulate | -- PROG ARG…)",
+		Use:   "work --queue URL (--exec CMD | --pipe CMD | --http URL | --simulate | -- PROG ARG…)",
 		Short: "Consume a queue, each message's effect exactly once",
 		Long: `work receives messages and calls the handler: once per key, however often a message is delivered.
 The first SIGINT or SIGTERM drains (running handlers may finish within --grace) and exits 0; the
@@ -37,9 +37,13 @@ Idempotency-Key). A handler with several effects makes one key for each, with a 
   $(printf %s "$SEMEL_EFFECT_KEY/mails" | sha256sum | cut -c1-64)
 
 Exit status of the handler: 0 done (stdout is the result), 75 retry, 64/65 dead letter, 69
-downstream unavailable, 99 drop, anything else retry.`,
+downstream unavailable, 99 drop, anything else retry.
+
+With --pipe the handler keeps running: it writes {"ready":1}, reads a line of JSON for each message,
+and writes a line for each result, like {"id":1,"outcome":"done"} (docs/pipe.md).`,
 		Example: `  semel work --queue 'sqlite:shop.db?queue=orders' --exec 'python3 charge.py'
   semel work --queue 'postgres://shop@db.example.org/shop?queue=orders' --exec 'python3 charge.py'
+  semel work --queue 'sqlite:shop.db?queue=orders' --pipe 'python3 lines.py' --in-flight 8
   semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --http http://localhost:9000
   semel work --queue 'sqlite:shop.db?queue=orders' --effects sql --until-empty -- python3 effects.py`,
 		Annotations: map[string]string{"settings": "worker"},
@@ -63,7 +67,7 @@ func (a *app) argv(args []string, w *config.Work) []string {
 	if len(args) > 0 {
 		return args
 	}
-	if w.Exec != "" || w.HTTP != "" || w.Simulate.On {
+	if w.Exec != "" || w.Pipe != "" || w.HTTP != "" || w.Simulate.On {
 		return nil
 	}
 	return a.applied.Command
@@ -185,7 +189,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	cfg := semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, PreviousKey: previous, Fingerprint: fp, Versions: versions,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), ClaimAtCommit: w.Claim == "at-commit", Busy: w.BusyPolicy(),
-		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
+		Concurrency: w.Slots(), Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
 		Backoff:         semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
@@ -229,68 +233,6 @@ func (s *shift) warnOfRoutes() semel.Events {
 		s.log.Warn("one source event came by two routes: look for rules, subscriptions or notifications that overlap", "key", k.Raw,
 			"message_id", first.MessageID, "route", first.Route, "other_message_id", second.MessageID, "other_route", second.Route)
 	})
-}
-
-// handler makes the handler that the settings describe. The guard it starts is to be closed.
-func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
-	if s.w.Simulate.On {
-		return nil, nil //nolint:nilnil // it starts no processes
-	}
-	keep := int(s.w.ResultMax)
-	if s.w.Effects == "sql" {
-		keep = worker.EffectsKeep
-	}
-	name := s.queue.Features().Name
-	var r worker.Runner
-	var guard *worker.Guard
-	if s.w.HTTP != "" {
-		h := worker.HTTP{URL: s.w.HTTP, Queue: name, Keep: keep, Sqsd: s.w.Compat == "sqsd", Log: s.log,
-			Retry: worker.Named(s.w.Retry)}
-		if s.w.WebhookSecretFile != "" {
-			secret, err := worker.ReadSecret(s.w.WebhookSecretFile)
-			if err != nil {
-				return nil, output.Usage("--webhook-secret-file: %w", err)
-			}
-			h.Secret = secret
-		}
-		r = worker.NewHTTP(h, s.w.Concurrency)
-	}
-	if s.w.HTTP == "" || s.w.Probe != "" {
-		argv, err := worker.GuardArgv()
-		if err != nil {
-			return nil, err
-		}
-		if guard, err = worker.StartGuard(argv...); err != nil {
-			return nil, err
-		}
-	}
-	program := func(argv []string, keep int) *worker.Exec {
-		return &worker.Exec{
-			Argv: argv, Queue: name, Keep: keep, KillGrace: s.w.KillGraceOr(), Log: s.log, Broken: s.stop, Guard: guard,
-			Retry: worker.Named(s.w.Retry),
-		}
-	}
-	if s.w.HTTP == "" {
-		argv := s.w.Command
-		if s.w.Exec != "" {
-			argv = worker.Shell(s.w.Exec)
-		}
-		r = program(argv, keep)
-	}
-	switch {
-	case s.w.Probe != "":
-		cfg.Probe = program(worker.Shell(s.w.Probe), int(s.w.ResultMax)).Ask
-	case s.w.ProbeHTTP != "":
-		cfg.Probe = worker.NewHTTPProbe(worker.HTTPProbe{
-			URL: s.w.ProbeHTTP, Queue: name, Keep: int(s.w.ResultMax), Log: s.log,
-		}, s.w.Concurrency).Ask
-	}
-	if s.w.Effects == "sql" {
-		cfg.Handler = worker.Statements(r)
-	} else {
-		cfg.Handler = worker.Plain(r, s.log)
-	}
-	return guard, nil
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.

@@ -70,17 +70,17 @@ func (w *Work) StoreURL() string {
 
 func (w *Work) checkHandler() error {
 	n := 0
-	for _, given := range []bool{w.Exec != "", len(w.Command) > 0, w.HTTP != "", w.Simulate.On} {
+	for _, given := range []bool{w.Exec != "", len(w.Command) > 0, w.Pipe != "", w.HTTP != "", w.Simulate.On} {
 		if given {
 			n++
 		}
 	}
-	const how = "--exec 'python3 handler.py', or -- python3 handler.py, or --http http://127.0.0.1:9000/orders"
+	const how = "--exec 'python3 handler.py', or --pipe 'python3 lines.py', or -- python3 handler.py, or --http http://127.0.0.1:9000/orders"
 	switch {
 	case n == 0:
-		return output.Usage("no handler: give --exec, --http, --simulate or a program after --").WithHint(how)
+		return output.Usage("no handler: give --exec, --pipe, --http, --simulate or a program after --").WithHint(how)
 	case n > 1:
-		return output.Usage("more than one handler: --exec, --http, --simulate and a program after -- exclude each other").WithHint(how)
+		return output.Usage("more than one handler: --exec, --pipe, --http, --simulate and a program after -- exclude each other").WithHint(how)
 	}
 	if w.HTTP != "" {
 		u, err := url.Parse(w.HTTP)
@@ -89,6 +89,9 @@ func (w *Work) checkHandler() error {
 		}
 	} else if w.WebhookSecretFile != "" || w.Compat != "" {
 		return output.Usage("--webhook-secret-file and --compat need --http")
+	}
+	if w.PipeBatch > 0 && w.Pipe == "" {
+		return output.Usage("--pipe-batch needs --pipe")
 	}
 	if err := w.checkSimulate(); err != nil {
 		return err
@@ -178,6 +181,10 @@ func (w *Work) checkNumbers() error {
 		hint string
 	}{
 		{"concurrency", w.Concurrency < 1 || w.Concurrency > 10000, "use 1 to 10000"},
+		{"processes", w.Processes < 1 || w.Processes > 1000, "use 1 to 1000"},
+		{"in-flight", w.InFlight < 1 || w.InFlight > 1000, "use 1 to 1000"},
+		{"pipe-batch", w.PipeBatch < 0 || w.PipeBatch > 10000, "use 0 for single messages, or 1 to 10000"},
+		{"in-flight", w.Slots() > 100_000, "processes × in-flight × pipe-batch must be 100000 or less"},
 		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
 		{"committers", w.Committers < 1 || w.Committers > 64, "use 1 to 64"},
 		{"max-attempts", w.MaxAttempts < 1, "use 1 or more"},

@@ -27,6 +27,10 @@ type Work struct {
 
 	Exec              string         `group:"Handler" conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
 	Command           []string       `conf:"command" yaml:"command" flag:"-"`
+	Pipe              string         `conf:"pipe" yaml:"pipe" help:"handler: a command for /bin/sh -c that keeps running, and reads messages and writes results as JSON lines (docs/pipe.md)"`
+	Processes         int            `conf:"processes" yaml:"processes" help:"with --pipe: processes that run"`
+	InFlight          int            `conf:"in-flight" yaml:"in-flight" help:"with --pipe: lines that a process may have without a result; what hangs or kills it costs all of them a run"`
+	PipeBatch         int            `conf:"pipe-batch" yaml:"pipe-batch" help:"with --pipe: a line is an array of up to N messages; with --effects sql its effects commit in one transaction (0: single messages)"`
 	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that takes messages by POST"`
 	WebhookSecretFile string         `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
 	Compat            string         `conf:"compat" yaml:"compat" values:"sqsd" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
@@ -92,6 +96,8 @@ func Default() Work {
 		Grace:       Duration(semel.DefaultGrace),
 		MaxAttempts: semel.DefaultMaxAttempts,
 		Backoff:     Range{Duration(semel.DefaultBackoffMin), Duration(semel.DefaultBackoffMax)},
+		Processes:   4,
+		InFlight:    1,
 		Breaker:     1,
 		BreakerOpen: Range{Duration(semel.DefaultBreakerOpenMin), Duration(semel.DefaultBreakerOpenMax)},
 		GroupBy:     "group",
@@ -102,6 +108,14 @@ func Default() Work {
 
 // Lease is how long a claim lasts without a heartbeat: 0.9 of the visibility.
 func (w *Work) Lease() time.Duration { return time.Duration(w.Visibility) / 10 * 9 }
+
+// Slots is how many handlers run at once: with --pipe enough for every line of every process.
+func (w *Work) Slots() int {
+	if w.Pipe == "" {
+		return w.Concurrency
+	}
+	return max(w.Concurrency, w.Processes*w.InFlight*max(1, w.PipeBatch))
+}
 
 // KillGraceOr is the kill grace; unless one is given it ends well before the lease does, so that a cancelled handler is
 // gone when another worker takes over.
@@ -116,7 +130,7 @@ func (w *Work) KillGraceOr() time.Duration {
 func (w *Work) Redact() (had []string) {
 	for _, f := range fields(w) {
 		s, ok := f.value.Addr().Interface().(*string)
-		if !ok || f.name == "exec" || f.name == "probe" || !open.Connects(*s) {
+		if !ok || f.name == "exec" || f.name == "pipe" || f.name == "probe" || !open.Connects(*s) {
 			continue
 		}
 		if shown := open.Redact(*s); shown != *s {

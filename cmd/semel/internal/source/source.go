@@ -147,6 +147,11 @@ func parseEnvelope(b []byte) (driver.Message, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return driver.Message{}, errors.New("more than one JSON object on a line")
 	}
+	return v.Message()
+}
+
+// Message is the message that the envelope describes.
+func (v *Envelope) Message() (driver.Message, error) {
 	m := driver.Message{ID: v.ID, Group: v.Group, Headers: v.Headers}
 	switch {
 	case v.Body != nil && v.BodyBase64 != nil:

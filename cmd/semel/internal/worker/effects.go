@@ -100,13 +100,18 @@ func readEffect(line []byte) (effect, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return e, errors.New("want one JSON object a line")
 	}
+	return e, e.complete()
+}
+
+// complete checks an effect and decodes its bytes.
+func (e *effect) complete() error {
 	if err := e.check(); err != nil {
-		return e, err
+		return err
 	}
 	for i, v := range e.Args {
 		b, is, err := blob(v)
 		if err != nil {
-			return e, fmt.Errorf("argument %d: %w", i+1, err)
+			return fmt.Errorf("argument %d: %w", i+1, err)
 		}
 		if is {
 			e.Args[i] = b
@@ -115,13 +120,13 @@ func readEffect(line []byte) (effect, error) {
 	for c, v := range e.Row {
 		b, is, err := blob(v)
 		if err != nil {
-			return e, fmt.Errorf(`"row": column %q: %w`, c, err)
+			return fmt.Errorf(`"row": column %q: %w`, c, err)
 		}
 		if is {
 			e.Row[c] = b
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // check returns an error for members that are missing, or do not belong together.

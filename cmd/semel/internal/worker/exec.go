@@ -69,17 +69,20 @@ type Exec struct {
 // Shell is the argv of a shell command.
 func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
 
-func (e *Exec) init() {
-	e.once.Do(func() {
-		// What semel tells handlers is set per attempt; anything of that name in the worker's own environment, its
-		// settings included, is not the handler's business. Nor is the trace in which the worker itself was started.
-		for _, kv := range os.Environ() {
-			name, _, _ := strings.Cut(kv, "=")
-			if !strings.HasPrefix(name, "SEMEL_") && !traceContext(name) {
-				e.base = append(e.base, kv)
-			}
+func (e *Exec) init() { e.once.Do(func() { e.base = handlerEnviron() }) }
+
+// handlerEnviron is the worker's environment as handlers get it. What semel tells handlers is set per attempt; anything of
+// that name in the worker's own environment, its settings included, is not the handler's business. Nor is the trace in which
+// the worker itself was started.
+func handlerEnviron() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "SEMEL_") && !traceContext(name) {
+			env = append(env, kv)
 		}
-	})
+	}
+	return env
 }
 
 // Run implements Runner.

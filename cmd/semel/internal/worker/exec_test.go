@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -24,7 +25,19 @@ import (
 func run(t *testing.T, h semel.Handler, change func(*semel.Config), msgs ...semel.Message) (semel.Summary, *memory.DB) {
 	t.Helper()
 	db := memory.Open()
-	q := db.Queue("q")
+	return runOn(t, db.Queue("q"), db.Store(), h, change, msgs...), db
+}
+
+// inspected is a queue that counts its messages.
+type inspected interface {
+	semel.Queue
+	driver.Sender
+	driver.QueueInspector
+}
+
+// runOn is run on a queue and a store.
+func runOn(t *testing.T, q inspected, store semel.Store, h semel.Handler, change func(*semel.Config), msgs ...semel.Message) semel.Summary {
+	t.Helper()
 	for i := range msgs {
 		if msgs[i].ID == "" {
 			msgs[i].ID = fmt.Sprintf("m%d", i)
@@ -33,7 +46,7 @@ func run(t *testing.T, h semel.Handler, change func(*semel.Config), msgs ...seme
 	if err := q.Send(t.Context(), msgs...); err != nil {
 		t.Fatal(err)
 	}
-	cfg := semel.Config{Queue: q, Store: db.Store(), Handler: h, MaxAttempts: 2, Backoff: semel.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond}}
+	cfg := semel.Config{Queue: q, Store: store, Handler: h, MaxAttempts: 2, Backoff: semel.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -61,7 +74,7 @@ func run(t *testing.T, h semel.Handler, change func(*semel.Config), msgs ...seme
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	return c.Summary(), db
+	return c.Summary()
 }
 
 func program(script string) *Exec {

@@ -20,7 +20,7 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	for _, mode := range []string{"alone", "guarded"} {
+	for _, mode := range []string{"alone", "guarded", "pipe"} {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
@@ -32,7 +32,7 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 			running := awaitPids(t, pids)
 			victim.Kill()
 			want := running[:1]
-			if mode == "guarded" {
+			if mode != "alone" {
 				want = running
 			} else {
 				defer func() { _ = process.SignalGroup(running[1], syscall.SIGKILL) }()

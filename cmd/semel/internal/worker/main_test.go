@@ -20,23 +20,30 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "pipe":
+			pipeChild(os.Args[2:])
 		case "victim":
-			victim(os.Args[2] == "guarded", os.Args[3])
+			victim(os.Args[2], os.Args[3])
 		}
 	}
 	os.Exit(m.Run())
 }
 
-// victim runs one handler until it is killed.
-func victim(guarded bool, script string) {
+// victim runs one handler until it is killed: of a program with or without a guard, or one that keeps running.
+func victim(mode, script string) {
 	e := &Exec{Argv: Shell(script), Keep: 100, KillGrace: time.Second, Log: slog.New(slog.DiscardHandler)}
-	if guarded {
+	if mode != "alone" {
 		g, err := StartGuard(os.Args[0], GuardArg)
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 		e.Guard = g
+	}
+	if mode == "pipe" {
+		p := &Pipe{Argv: e.Argv, Processes: 1, InFlight: 1, KillGrace: e.KillGrace, Look: time.Minute, Log: e.Log, Guard: e.Guard}
+		p.Start()
+		select {}
 	}
 	_, _, err := e.Run(context.Background(), &semel.Attempt{})
 	fmt.Println("ended", err)

@@ -1,0 +1,67 @@
+/** What became of a message that is not done. Throw one of the subclasses; any other error means Retry. */
+export abstract class Outcome extends Error {
+  readonly outcome: "retry" | "later" | "dead" | "drop" | "busy" | "unavailable";
+  /** In seconds: when the message is tried again. */
+  readonly delay?: number;
+  constructor(reason?: string, options?: { delay?: number });
+}
+
+/** It is unknown whether the effect happened: the message is retried. */
+export class Retry extends Outcome {}
+/** Nothing was applied: the message is retried. */
+export class Later extends Outcome {}
+/** Nothing was applied, and no retry can help: the message goes to the dead-letter queue. */
+export class Dead extends Outcome {}
+/** The message is dropped on purpose: its key is completed without an effect. */
+export class Drop extends Outcome {}
+/** Nothing was applied: the message is redelivered, and no attempt is spent. */
+export class Busy extends Outcome {}
+/** The downstream cannot be reached: no attempt is spent, and the worker's breaker opens. */
+export class Unavailable extends Outcome {}
+
+export type JSONValue = null | boolean | number | string | JSONValue[] | { [name: string]: JSONValue };
+/** A value of a statement. Objects and arrays are stored as JSON text. */
+export type SQLValue = JSONValue | Uint8Array;
+
+/** One run of a handler. Effects and emitted messages count if the handler returns; they are dropped if it throws. */
+export interface Message<Body = any> {
+  readonly id: number;
+  /** What must take effect once. */
+  readonly key: string;
+  /** The idempotency key of the only effect, the same in all attempts. */
+  readonly effectKey: string;
+  /** Grows with every attempt of a key: a guarded resource refuses smaller ones. */
+  readonly fence: number;
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  /** When the claim ends. It moves while the worker extends the lease. */
+  readonly leaseExpires: Date;
+  readonly queue: string;
+  readonly messageId: string;
+  readonly redelivered: boolean;
+  readonly version: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly traceparent: string;
+  readonly tracestate: string;
+  readonly baggage: string;
+  /** The value of a JSON object or array, else a string, else bytes. */
+  readonly body: Body;
+  /** Aborted when the handler should stop: the lease is lost, the time is up, or the worker stops. */
+  readonly signal: AbortSignal;
+  /** The idempotency key of one of several effects. The name must not change. */
+  effectKeyOf(name: string): string;
+  /** Queues SQL that commits with the record (--effects sql). rows is how many rows it must change. */
+  sql(statement: string, args?: SQLValue[], options?: { rows?: number }): void;
+  /** Queues a new row that commits with the record (--effects sql). */
+  insert(table: string, row: Record<string, SQLValue>): void;
+  /** Sends a message with the record. A body that is neither a string nor bytes is sent as JSON. */
+  emit(queue: string, body: JSONValue | Uint8Array, options?: {
+    id?: string; group?: string; headers?: Record<string, string>; delay?: number;
+  }): void;
+}
+
+/** What a handler returns is the stored result. */
+export type Handler<Body = any> = (message: Message<Body>) => unknown;
+
+/** Handles messages of semel work --pipe until the worker closes stdin. What is printed to stdout goes to stderr. */
+export function run<Body = any>(handler: Handler<Body>): Promise<void>;

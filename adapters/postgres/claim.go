@@ -119,8 +119,8 @@ func (w *claiming) fail(part keyed, err error) {
 	}
 }
 
-// fresh inserts records for keys that have none, or only looks for them (Claim.AtCommit). It returns the claims that have to change a record, or to look again. An
-// error is that of the claims of part.
+// fresh inserts records for keys that have none, or only looks for them (Claim.AtCommit). It returns the claims that have to
+// change a record, or to look again. An error is that of the claims of part.
 func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) keyed {
 	var old []int
 	read := func(rows pgx.Rows) (err error) {

@@ -73,21 +73,27 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 
 // transactions parts works into those that share a transaction; nil: all do. A work that changes settings has its own:
 // settings last until the end of the transaction, and the effects of the next message would be those of another role,
-// tenant or search_path. These come first. When a later part is refused and repeated, they return Applied.
+// tenant or search_path. These come first. When a later part is refused and repeated, they return Applied. Works that bring
+// their claims are apart from those that hold their records, so that each transaction locks in the order of places.
 func transactions(w []driver.Work) (parts [][]int) {
-	var shared []int
+	var held, brought []int
 	for i := range w {
-		if sets(&w[i]) {
+		switch {
+		case sets(&w[i]):
 			parts = append(parts, []int{i})
-		} else {
-			shared = append(shared, i)
+		case w[i].Claim != nil:
+			brought = append(brought, i)
+		default:
+			held = append(held, i)
 		}
 	}
-	if len(w) < 2 || len(parts) == 0 {
-		return [][]int{nil}
+	for _, part := range [...][]int{held, brought} {
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
 	}
-	if len(shared) > 0 {
-		parts = append(parts, shared)
+	if len(parts) < 2 {
+		return [][]int{nil}
 	}
 	return parts
 }
@@ -119,7 +125,8 @@ func isPlain(w []driver.Work, keys keyed) bool {
 	return true
 }
 
-// commitPlain is commit for works that hold what they complete, and for those whose keys have no record yet. Otherwise it fails on the server.
+// commitPlain is commit for works that hold what they complete, and for those whose keys have no record yet. Otherwise it
+// fails on the server.
 func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
 	all, out := indexes(w), slices.Repeat([]driver.Outcome{driver.Applied}, len(w))
 	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {

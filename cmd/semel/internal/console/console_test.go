@@ -201,7 +201,8 @@ func TestResolve(t *testing.T) {
 	if k.State != "UNCERTAIN" || len(k.Can) != 3 || k.DeadLetter == "" {
 		t.Fatalf("%+v", k)
 	}
-	if o := ask[overviewView](f, http.MethodGet, "/", nil); o.Headline != "The outcome of 1 key is unknown" {
+	if o := ask[overviewView](f, http.MethodGet, "/", nil); o.Headline != "The outcome of 1 key is unknown" || len(o.Uncertain) != 1 ||
+		o.Uncertain[0].Key.Raw != "order-1" || len(o.Next) != 1 {
 		t.Errorf("%+v", o)
 	}
 	form := url.Values{

@@ -16,89 +16,6 @@ import (
 // listLimit bounds what a page reads of a list.
 const listLimit = 1000
 
-// overviewView is the first page: what needs a person, what is stuck, what was done lately.
-type overviewView struct {
-	// Level is good, warn or bad; Headline says why in one sentence, Next what to do.
-	Level    string   `json:"level"`
-	Headline string   `json:"headline"`
-	Next     []string `json:"next,omitempty"`
-
-	Stats       *statsView      `json:"stats,omitempty"`
-	DeadLetters deadLettersView `json:"dead_letters"`
-	Operations  []entryView     `json:"operations,omitempty"`
-	// Unknown are the parts that could not be read.
-	Unknown []string `json:"unknown,omitempty"`
-}
-
-// statsView is what the queue holds.
-type statsView struct {
-	Visible     int64         `json:"visible"`
-	InFlight    int64         `json:"in_flight"`
-	Delayed     int64         `json:"delayed"`
-	Oldest      time.Duration `json:"oldest_ns"`
-	Approximate bool          `json:"approximate,omitempty"`
-}
-
-// stuckAfter is the age of the oldest message from which on the first page reports that the queue is stuck.
-const stuckAfter = 15 * time.Minute
-
-func (c *Console) overview(r *http.Request) (any, error) {
-	v := overviewView{Level: "good", Headline: "Nothing needs a person, and nothing is stuck"}
-	ctx := r.Context()
-	if q, ok := driver.As[driver.QueueInspector](c.Queue); ok {
-		if s, err := q.Stats(ctx); err != nil {
-			v.Unknown = append(v.Unknown, "what the queue holds: "+err.Error())
-		} else {
-			v.Stats = &statsView{s.Visible, s.InFlight, s.Delayed, s.Oldest, s.Approximate}
-		}
-	}
-	ls, err := c.list(ctx, "", "")
-	if err != nil {
-		v.Unknown = append(v.Unknown, "dead letters: "+err.Error())
-	}
-	v.DeadLetters = ls
-	if v.Operations, err = c.entries(ctx, 8); err != nil {
-		v.Unknown = append(v.Unknown, "the audit log: "+err.Error())
-	}
-	v.judge()
-	return v, nil
-}
-
-// judge chooses the headline. What is not known is never good.
-func (v *overviewView) judge() {
-	uncertain := 0
-	for _, g := range v.DeadLetters.Groups {
-		if g.Kind == string(driver.DeadLetterUncertain) {
-			uncertain += g.Count
-		}
-	}
-	stuck := v.Stats != nil && v.Stats.Oldest > stuckAfter && v.Stats.Visible > 0
-	switch n := len(v.DeadLetters.Items); {
-	case len(v.Unknown) > 0:
-		v.Level, v.Headline = "bad", "Not everything could be read: "+v.Unknown[0]
-	case stuck:
-		v.Level, v.Headline = "bad", fmt.Sprintf("The queue is stuck: its oldest message has waited for %s", driver.DurationText(v.Stats.Oldest.Truncate(time.Second)))
-		v.Next = append(v.Next, "Is a worker running, and does its log say that it is paused?")
-	case uncertain > 0:
-		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", keys(uncertain))
-	case n > 0:
-		v.Level, v.Headline = "warn", fmt.Sprintf("%s: a person has to decide", v.DeadLetters.total())
-	}
-	if uncertain > 0 {
-		v.Next = append(v.Next, "Look at the downstream for each uncertain key, then say on its page whether the effect happened.")
-	}
-	if len(v.DeadLetters.Items) > uncertain {
-		v.Next = append(v.Next, "Find the cause of the largest group of dead letters, fix it, and redrive the group with a canary.")
-	}
-}
-
-func keys(n int) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprintf("%d keys", n)
-}
-
 // deadLettersView is a list of dead letters, without bodies.
 type deadLettersView struct {
 	Kind   string           `json:"kind,omitempty"`
@@ -140,7 +57,7 @@ type deadLetterItem struct {
 // list reads the dead letters of the consumer, oldest first. kind and group ("" = any) choose.
 func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersView, err error) {
 	v.Kind, v.Group, v.Groups, v.Items = kind, group, []groupView{}, []deadLetterItem{}
-	all, err := c.Box.DeadLetters.DeadLetters(ctx, listLimit+1)
+	all, err := c.read(ctx)
 	if v.More = len(all) > listLimit; v.More {
 		all = all[:listLimit]
 	}
@@ -179,6 +96,22 @@ func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersVi
 		return strings.Compare(a.Reason, b.Reason)
 	})
 	return v, err
+}
+
+// read reads dead letters, oldest first, one more than a list has. Where they can be read by page, that is without bodies.
+func (c *Console) read(ctx context.Context) (all []driver.DeadLetter, err error) {
+	pager, ok := driver.As[driver.DeadLetterPager](c.Box.DeadLetters)
+	if !ok {
+		return c.Box.DeadLetters.DeadLetters(ctx, listLimit+1)
+	}
+	f := driver.DeadLetterFilter{Limit: listLimit + 1}
+	for {
+		page, next, err := pager.PageDeadLetters(ctx, f)
+		all = append(all, page...)
+		if f.After, f.Limit = next, listLimit+1-len(all); err != nil || next == "" || f.Limit < 1 {
+			return all, err
+		}
+	}
 }
 
 // ours reports that a dead letter is of the consumer, or of the queue without a consumer.
@@ -364,9 +297,6 @@ func (c *Console) entries(ctx context.Context, limit int) ([]entryView, error) {
 	}
 	return out, err
 }
-
-// Wait is the age of the oldest message.
-func (s statsView) Wait() string { return driver.DurationText(s.Oldest.Truncate(time.Second)) }
 
 // Color is how the state is marked.
 func (v keyView) Color() string {

@@ -47,10 +47,10 @@ func (f *fixture) send(m ...semel.Message) {
 // order is a message of one order: two of one order are duplicates.
 func order(name string) semel.Message { return semel.Message{Body: []byte(name)} }
 
-// config is a consumer of so many deliveries.
-func (f *fixture) config(deliveries int, h semel.Handler) semel.Config {
+// config is a consumer of n deliveries.
+func (f *fixture) config(n int, h semel.Handler) semel.Config {
 	return semel.Config{
-		Queue: f.db.Queue("orders"), Store: f.db.Store(), Handler: h, Limit: deliveries,
+		Queue: f.db.Queue("orders"), Store: f.db.Store(), Handler: h, Limit: n,
 		Key:    func(m *semel.Message) (string, error) { return string(m.Body), nil },
 		Logger: slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -39,6 +39,7 @@ type Attempt struct {
 	store  driver.Store
 	failed int // recorded failed runs before this one
 	lease  *leaseClock
+	handle *handle  // of the delivery; nil without a consumer
 	rules  *ruleSet // Config.Retry; nil without a consumer
 	tx     any
 	result []byte
@@ -59,6 +60,18 @@ func (a *Attempt) SetResult(b []byte) { a.result = b }
 // An emitted message without an ID gets one that is the same in every run of this key. It is derived from the key and the
 // position among the emitted messages.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
+
+// Emitted returns the messages that this run has emitted. A middleware may change their headers, to add the trace of the run.
+func (a *Attempt) Emitted() []Message { return a.emit }
+
+// SetTrace reports the span of this run: log lines and events of the delivery carry it from now on. If the span is sampled and
+// the run ends its key (completed, failed or parked), the record keeps it, and events of later duplicates have it as
+// Event.EffectTrace. A middleware calls it.
+func (a *Attempt) SetTrace(t driver.Traceparent) {
+	if a.handle != nil {
+		a.handle.setTrace(t)
+	}
+}
 
 // Last reports whether a failure of this run is final: the attempts are used up, and the message becomes a dead letter.
 func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }

@@ -35,6 +35,7 @@
 //   - cache: a cache of completed keys in front of any store
 //   - semeltest/verify: a test that runs a handler under every bad schedule
 //   - contrib/prom: Prometheus metrics, alert rules, a dashboard
+//   - contrib/otel (package semelotel): OpenTelemetry traces and metrics
 //
 // docs/guide.md in the repository introduces all of them. A test compiles every program in it.
 package semel

@@ -65,6 +65,12 @@ type Event struct {
 	At        time.Time
 	Key       Key
 	MessageID string
+	// Message is the message that was delivered. It is valid only while the observer is called, and must not be changed
+	// (received, started, ended, extended, decided, settled, doubt).
+	Message *Message
+	// Trace is what Attempt.SetTrace set for the run, or "" (ended, extended, decided, settled, doubt). EffectTrace is the span
+	// of the run that ended the key before this delivery came, or "" if that was not sampled (decided, settled).
+	Trace, EffectTrace driver.Traceparent
 	// Attempt and Token belong to the run. For a doubt after a takeover, Attempt is the interrupted run and Token is 0.
 	Attempt int
 	Token   uint64

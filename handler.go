@@ -66,6 +66,12 @@ func InTxBatch[T any](fn func(ctx context.Context, tx T, batch []*Attempt) error
 	return &inTxBatch[T]{fn: fn}
 }
 
+// IsBatch reports whether InTxBatch made the handler. Such a handler accepts no Middleware.
+func IsBatch(h Handler) bool {
+	_, ok := h.(batched)
+	return ok
+}
+
 // StoreChecker is an optional interface of handlers that need a store with optional features. New calls CheckStore and
 // returns its error.
 type StoreChecker interface {

@@ -36,6 +36,28 @@ type handle struct {
 	ctx     *runContext
 	cause   error
 	renewed time.Duration // the end of the extended lease, or 0
+
+	// delivery is the receipt of the delivery that the traces belong to: an item and its handle are used again.
+	delivery      any
+	trace, effect driver.Traceparent // of its run, and of the run that ended its key before
+}
+
+// handleOf returns the handle of an item. Only the loop calls it.
+func handleOf(it *machine.Item) *handle {
+	h, ok := it.Shell.(*handle)
+	if !ok {
+		h = &handle{}
+		it.Shell = h
+	}
+	return h
+}
+
+// starts prepares a handle for a run.
+func (h *handle) starts(it *machine.Item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cause, h.renewed = nil, 0
+	h.delivery, h.trace, h.effect = it.Receipt, "", ""
 }
 
 // cancel ends the current run. It may be called before the worker has started it.
@@ -75,12 +97,10 @@ func (h *handle) renew(until time.Duration) {
 
 // execute gives a run to a worker. The machine never starts more than there are slots, so the send does not block.
 func (r *runner) execute(a *machine.Action) {
-	h, ok := a.Item.Shell.(*handle)
-	if !ok {
-		h = &handle{}
-		a.Item.Shell = h
+	handleOf(a.Item).starts(a.Item)
+	for _, it := range a.Items {
+		handleOf(it).starts(it)
 	}
-	h.cause, h.renewed = nil, 0 // safe without the lock: no run is attached
 	if r.workers < cap(r.jobs) && r.workers < r.m.Running() {
 		r.workers++
 		r.handlers.Add(1)
@@ -139,7 +159,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		Message: messageFor(&x.item.Message), Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
-		lease: &ctx.lease, rules: &r.rules,
+		lease: &ctx.lease, rules: &r.rules, handle: x.item.Shell.(*handle),
 	}
 	a.hold.NewKey = nil // only for the engine
 	ctx.attempt = a
@@ -324,7 +344,7 @@ func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.R
 		attempts[i] = Attempt{
 			Message: messageFor(&it.Message), Key: it.Key, Number: it.Attempt(), MaxAttempts: r.cfg.MaxAttempts, Token: h.Token,
 			Deadline: r.began.Add(o.job.Deadline), Unknown: it.Unknown(), Redelivered: it.Count > 1, hold: h,
-			failed: it.Failures(),
+			failed: it.Failures(), handle: it.Shell.(*handle),
 		}
 		batch[i] = &attempts[i]
 	}

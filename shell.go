@@ -113,6 +113,7 @@ func (r *runner) loop(ctx context.Context) error {
 	defer timer.Stop()
 	r.wg.Go(func() { r.sweep(r.receiving) })
 	for {
+		replays(events)
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {
 			if actions[i].Kind == machine.ActionStop {
@@ -335,6 +336,7 @@ func (r *runner) finish(a machine.Action) {
 	defer cancel()
 	var out []driver.Outcome
 	var err error
+	traced(a.Items, a.Works)
 	sent := r.now()
 	if r.committer != nil && (r.mode != machine.Separate || r.tx != nil || r.store.Emits) {
 		out, err = r.committer.Commit(ctx, a.Works...)
@@ -440,6 +442,7 @@ func (r *runner) commit(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
 	o := r.open[a.Lane]
+	traced(a.Items, a.Works)
 	sent := r.now()
 	err := o.tx.Commit(ctx, a.Works...)
 	if err != nil {

@@ -51,6 +51,8 @@ func (r *runner) trace(n *machine.TraceEvent) {
 		Outcome: n.Outcome, After: n.After, Takeover: n.Takeover, Reason: n.Reason, Err: n.Err,
 	}
 	if it := n.Item; it != nil {
+		e.Message = &it.Message
+		e.Trace, e.EffectTrace = tracesOf(it)
 		e.Key, e.MessageID, e.Attempt, e.Token, e.Unknown = it.Key, it.ID, it.Attempt(), it.Hold().Token, it.Unknown()
 	}
 	if n.Attempt > 0 {
@@ -124,6 +126,8 @@ const (
 	logReason    = "reason"
 	logAfter     = "after"
 	logErr       = "err"
+	logTraceID   = "trace_id"
+	logSpanID    = "span_id"
 )
 
 // level returns the log level of a trace event. A message that waits for a person is an error. A failure that semel handles
@@ -164,7 +168,7 @@ func (r *runner) log(e *Event, level slog.Level) {
 	if e.Kind == EventDecided {
 		text = string(e.Decision)
 	}
-	attrs := make([]slog.Attr, 0, 8)
+	attrs := make([]slog.Attr, 0, 10)
 	add := func(name, v string) {
 		if v != "" {
 			attrs = append(attrs, slog.String(name, v))
@@ -183,6 +187,10 @@ func (r *runner) log(e *Event, level slog.Level) {
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any(logErr, e.Err))
+	}
+	if e.Trace != "" {
+		add(logTraceID, e.Trace.TraceID())
+		add(logSpanID, e.Trace.SpanID())
 	}
 	r.cfg.Logger.LogAttrs(ctx, level, text, attrs...)
 }

@@ -238,7 +238,8 @@ func (c *cache) finished(a call, f *driver.Finish, o driver.Outcome) {
 		e.expires = end // the completion was applied some time after the claim, and its retention counts from there
 	}
 	g := &e.grant
-	g.Verdict, g.Unknown, g.Result, g.Reason = driver.Replay, false, f.Result, f.Reason
+	g.Verdict, g.Unknown, g.Result = driver.Replay, false, f.Result
+	g.Reason, g.Trace = driver.CutTrace(f.Reason)
 	e.saw(r.id, true)
 	c.kept.put(k, e, e.cost())
 }

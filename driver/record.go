@@ -68,7 +68,7 @@ type Record struct {
 	Fingerprint Fingerprint
 	BodyDigest  BodyDigest // of the message of the latest run
 	Result      []byte
-	Reason      string
+	Reason      string // with the trace of the run that ended it, if that was sampled: see CutTrace
 	Disposed    bool
 	RetryAt     time.Time
 	CreatedAt   time.Time
@@ -122,10 +122,11 @@ func (r *Record) nextToken(drawn uint64) {
 }
 
 func (r *Record) grant(v Verdict, deliveryID string) Grant {
+	reason, trace := CutTrace(r.Reason)
 	return Grant{
 		Verdict: v, Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Takeovers: r.Takeovers,
 		Unknown: r.Unknown, Uncertainty: r.Uncertainty, Takeover: r.Takeover,
-		Result: r.Result, Reason: r.Reason, Disposed: r.Disposed,
+		Result: r.Result, Reason: reason, Trace: trace, Disposed: r.Disposed,
 		Redelivery: deliveryID != "" && r.saw(deliveryID), Created: r.CreatedAt,
 	}
 }

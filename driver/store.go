@@ -119,6 +119,8 @@ type Grant struct {
 	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.
 	Result []byte
 	Reason string
+	// Trace is the span of the run that ended the record, or "". Only sampled ones are kept.
+	Trace Traceparent
 	// Disposed is set with Failed if a person discarded the dead letter: just ack.
 	Disposed bool
 	// Redelivery: the record has seen this DeliveryID before.

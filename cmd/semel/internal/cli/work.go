@@ -145,6 +145,11 @@ func (s *shift) run(ctx context.Context) (err error) {
 	if sim != nil {
 		defer closing(&err, sim)
 	}
+	traces, err := s.trace(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, traces)
 	c, err := semel.New(cfg)
 	if err != nil {
 		return config.Explain(err)

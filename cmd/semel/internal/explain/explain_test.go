@@ -216,6 +216,21 @@ func TestTimelineDuplicates(t *testing.T) {
 	}
 }
 
+// TestTimelineTrace asserts that the trace of a run is named, and is no part of its reason.
+func TestTimelineTrace(t *testing.T) {
+	const trace = driver.Traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for state, want := range map[driver.State]string{
+		driver.Completed:   "completed the key: too old (trace 0af7651916cd43dd8448eb211c80319c).",
+		driver.FailedState: "because too old (trace 0af7651916cd43dd8448eb211c80319c).",
+	} {
+		r := driver.Record{State: state, Generation: 1, CreatedAt: at, UpdatedAt: at, CompletedAt: at, Reason: driver.AppendTrace("too old", trace)}
+		if s := New(Input{Record: r, Now: at}); !strings.HasSuffix(s.Sentences[1].Text, want) {
+			t.Errorf("%q, wanted %q at its end", s.Sentences[1].Text, want)
+		}
+	}
+}
+
 // TestQuote: what is quoted is one word of a shell, and the same text.
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{

@@ -121,9 +121,11 @@ func (k *Input) ending(add func(time.Time, bool, string, ...any)) {
 		}
 	case driver.Completed:
 		how := ""
-		if r.Reason != "" {
-			how = ": " + r.Reason
+		reason, trace := driver.CutTrace(r.Reason)
+		if reason != "" {
+			how = ": " + reason
 		}
+		how += in(trace)
 		add(r.CompletedAt, false, "Attempt %d (token %d) completed the key%s.", r.Attempt, r.Token, how)
 	case driver.FailedState:
 		add(r.UpdatedAt, false, "The key failed for good after %s%s.", output.Count(r.Failures, "failed run"), because(r.Reason))
@@ -156,10 +158,19 @@ func byMessage(ids []string) string {
 }
 
 func because(reason string) string {
+	reason, trace := driver.CutTrace(reason)
 	if reason == "" {
+		return in(trace)
+	}
+	return ", because " + reason + in(trace)
+}
+
+// in names the trace of a run, if there is one.
+func in(trace driver.Traceparent) string {
+	if trace == "" {
 		return ""
 	}
-	return ", because " + reason
+	return " (trace " + trace.TraceID() + ")"
 }
 
 // verdict returns the key's present state, what to do, and the commands for it.

@@ -45,6 +45,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"a done context", testDoneContext},
 		{"FM58 results up to the limit", testFM58Results},
 		{"delivery ids are bounded", testDeliveryIDs},
+		{"traces of runs reach later claims", testTraces},
 		{"records are listed", testRecords},
 		{"uncertain records are listed", testUncertain},
 		{"commit is guarded", testCommitGuarded},

@@ -2,6 +2,7 @@ package semeltest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -123,6 +124,14 @@ func recipes() []recipe {
 	}
 }
 
+// operations are those that the store offers.
+func (b *bench) operations() []op {
+	_, operator := driver.As[driver.Operator](b.Store)
+	return slices.DeleteFunc(operations(), func(o op) bool {
+		return o.operator && !operator || o.atCommit && !b.Store.Features().ClaimsAtCommit
+	})
+}
+
 // cells makes every combination of recipe, policy and operation. A last claim by another caller shows the outcome if the
 // store cannot show records.
 func (b *bench) cells() []*cell {
@@ -134,10 +143,7 @@ func (b *bench) cells() []*cell {
 			continue
 		}
 		for _, p := range []driver.Takeover{driver.Resume, driver.Probe, driver.Once} {
-			for _, o := range operations() {
-				if o.operator && !operator || o.atCommit && !b.Store.Features().ClaimsAtCommit {
-					continue
-				}
+			for _, o := range b.operations() {
 				c := b.newCell(fmt.Sprintf("%s, under %v: %s", r.name, p, o.name))
 				c.policy = p
 				if !r.bare {

@@ -102,10 +102,10 @@ func testFM41ExpiredCells(b *expiryBench) {
 	var cells []*cell
 	under := map[*cell]step{}
 	for _, r := range recipes() {
-		for _, o := range operations() {
-			if (r.operator || o.operator) && !operator {
-				continue
-			}
+		if r.operator && !operator {
+			continue
+		}
+		for _, o := range b.operations() {
 			for _, p := range []driver.Takeover{driver.Resume, driver.Once} {
 				c := b.newCell(fmt.Sprintf("%s, expired, under %v: %s", r.name, p, o.name))
 				c.policy, c.keep = p, short

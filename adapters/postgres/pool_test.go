@@ -105,7 +105,7 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked.Store(0)
-			if err := db.queueApart(t.Context(), "apart"); err != nil || asked.Load() != 1 {
+			if err := db.queueApart(t.Context(), "apart"); err != nil || asked.Load() < 1 { // the pools may connect meanwhile, too
 				t.Errorf("the queue is made with %d new credentials, %v", asked.Load(), err)
 			}
 			ctx, stop := context.WithCancel(t.Context())

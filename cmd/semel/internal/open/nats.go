@@ -75,6 +75,8 @@ func (p *natsPlace) connect(t Target) (*natsclient.Conn, error) {
 	if on := p.params.Get("tls"); on != "" && on != "off" && on != "false" && on != "0" {
 		scheme = "tls://"
 	}
+	// The client gives a server 2 seconds by default, which a busy machine exceeds; PostgreSQL gets as long.
+	opts = append(opts, natsclient.Timeout(10*time.Second))
 	nc, err := natsclient.Connect(scheme+strings.Join(p.hosts, ","+scheme), opts...)
 	if err != nil {
 		return nil, natsError(t, "connect to", err)

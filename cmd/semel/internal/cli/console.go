@@ -85,9 +85,9 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 	if o.store == o.queue {
 		o.queue = "" // commands name one place once
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	l, err := listen(ctx, o.listen)
 	if err != nil {
-		return output.Failed("--listen %s: %w", o.listen, err).WithHint("another port, or :0 for a free one")
+		return err
 	}
 	token := strings.ToLower(rand.Text())
 	c := console.New(console.Config{

@@ -20,11 +20,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-var resolutions = map[string]driver.State{
-	"completed": driver.Completed, "retry": driver.Released, "failed": driver.FailedState,
-}
-
-func resolutionNames() []string { return slices.Sorted(maps.Keys(resolutions)) }
+func resolutionNames() []string { return slices.Sorted(maps.Keys(deadletters.Resolutions)) }
 
 func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var as, result, by string
@@ -60,7 +56,7 @@ else leaves the key alone, and the exit status is 3.`,
 			if err := choice("as", as, resolutionNames()); err != nil {
 				return err
 			}
-			state := resolutions[as]
+			state := deadletters.Resolutions[as]
 			if cmd.Flags().Changed("result") && state != driver.Completed {
 				return output.Usage("--result goes with --as completed only")
 			}

@@ -85,9 +85,9 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if o.consumer == "" {
 		o.consumer = queue.Features().Name
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	l, err := listen(ctx, o.listen)
 	if err != nil {
-		return output.Failed("--listen %s: %w", o.listen, err).WithHint("another port, or :0 for a free one")
+		return err
 	}
 	if !loopback(host) {
 		a.log.Warn("whoever can reach this address may send messages and claim keys: there is no password", "listen", o.listen)
@@ -112,6 +112,15 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace 
 		return err
 	}
 	return a.serveHTTP(ctx, l, s.Handler(), grace, func() {})
+}
+
+// listen opens the address of --listen.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, output.Failed("--listen %s: %w", address, err).WithHint("another port, or :0 for a free one")
+	}
+	return l, nil
 }
 
 // serveHTTP serves until ctx ends. Then it calls stopping, and requests in flight have until grace to end.

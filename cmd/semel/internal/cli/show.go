@@ -74,8 +74,8 @@ func (s *shift) openWindow(ctx context.Context, cfg *semel.Config) (_ *window, e
 	if s.w.Listen == "" {
 		return w, nil
 	}
-	if w.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.w.Listen); err != nil {
-		return nil, output.Failed("--listen %s: %w", s.w.Listen, err).WithHint("another port, or :0 for a free one")
+	if w.listener, err = listen(ctx, s.w.Listen); err != nil {
+		return nil, err
 	}
 	if host, _, _ := net.SplitHostPort(s.w.Listen); !loopback(host) {
 		s.log.Warn("whoever can reach this address sees the worker's figures: there is no password", "listen", s.w.Listen)

@@ -50,15 +50,14 @@ type Config struct {
 type Console struct {
 	Config
 
-	records driver.RecordInspector
-	ctx     context.Context // of the redrives
-	cancel  context.CancelFunc
-	runs    runs
+	ctx    context.Context // of the redrives
+	cancel context.CancelFunc
+	runs   runs
 }
 
 // New makes a console.
 func New(cfg Config) *Console {
-	c := &Console{Config: cfg, records: cfg.Box.Records}
+	c := &Console{Config: cfg}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -98,10 +97,6 @@ func asset(kind, text string) http.HandlerFunc {
 	}
 }
 
-// policy allows a page the style sheet and the script of the console, and forms to it.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; frame-ancestors 'none'"
-
 // secured sets the headers of every response, refuses foreign hosts and origins, and serves only who is signed in.
 func (c *Console) secured(h http.Handler) http.Handler {
 	guarded := web.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,12 +109,7 @@ func (c *Console) secured(h http.Handler) http.Handler {
 		}
 	}), c.Hosts, func(w http.ResponseWriter, r *http.Request, why web.Refusal) { c.refuse(w, r, why.Status, why.Message) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		head := w.Header()
-		head.Set("Content-Security-Policy", policy)
-		head.Set("Cache-Control", "no-store")
-		head.Set("X-Content-Type-Options", "nosniff")
-		head.Set("Referrer-Policy", "no-referrer")
-		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		web.PageHeaders(w.Header(), "'self'")
 		guarded.ServeHTTP(w, r)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -66,7 +67,9 @@ func (c *Console) overview(r *http.Request) (any, error) {
 func (v *overviewView) judge() {
 	uncertain, undecided := len(v.Uncertain), 0 // dead letters of uncertain keys are decided with their keys
 	for _, l := range v.DeadLetters.Items {
-		undecided += b2i(l.Kind == string(driver.DeadLetterUncertain))
+		if l.Kind == string(driver.DeadLetterUncertain) {
+			undecided++
+		}
 	}
 	stuck := v.Stats != nil && v.Stats.Oldest > stuckAfter && v.Stats.Visible > 0
 	switch n := len(v.DeadLetters.Items); {
@@ -76,7 +79,7 @@ func (v *overviewView) judge() {
 		v.Level, v.Headline = "bad", fmt.Sprintf("The queue is stuck: its oldest message has waited for %s", driver.DurationText(v.Stats.Oldest.Truncate(time.Second)))
 		v.Next = append(v.Next, "Is a worker running, and does its log say that it is paused?")
 	case uncertain > 0:
-		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", keys(uncertain))
+		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", output.Count(uncertain, "key"))
 		if uncertain == uncertainLimit {
 			v.Headline = fmt.Sprintf("The outcome of %d keys or more is unknown", uncertain)
 		}
@@ -117,20 +120,6 @@ func (c *Console) uncertain(ctx context.Context, items []deadLetterItem) ([]case
 		}
 	}
 	return out, nil
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func keys(n int) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprintf("%d keys", n)
 }
 
 // Wait is the age of the oldest message.

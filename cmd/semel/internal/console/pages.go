@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/explain"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -27,14 +29,10 @@ type deadLettersView struct {
 }
 
 func (v *deadLettersView) total() string {
-	n := fmt.Sprint(len(v.Items))
 	if v.More {
-		n += "+"
+		return fmt.Sprintf("%d+ dead letters", len(v.Items))
 	}
-	if n == "1" {
-		return "1 dead letter"
-	}
-	return n + " dead letters"
+	return output.Count(len(v.Items), "dead letter")
 }
 
 // groupView is what dead letters of one kind with a similar reason have in common.
@@ -43,6 +41,14 @@ type groupView struct {
 	Reason   string    `json:"reason"`
 	Count    int       `json:"count"`
 	From, To time.Time `json:"-"`
+}
+
+// rank orders groups: uncertain ones come first.
+func (g *groupView) rank() int {
+	if g.Kind == string(driver.DeadLetterUncertain) {
+		return 0
+	}
+	return 1
 }
 
 type deadLetterItem struct {
@@ -84,16 +90,7 @@ func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersVi
 		v.Groups = append(v.Groups, *g)
 	}
 	slices.SortFunc(v.Groups, func(a, b groupView) int {
-		if a.Kind != b.Kind && (a.Kind == string(driver.DeadLetterUncertain) || b.Kind == string(driver.DeadLetterUncertain)) {
-			if a.Kind == string(driver.DeadLetterUncertain) {
-				return -1
-			}
-			return 1
-		}
-		if a.Count != b.Count {
-			return b.Count - a.Count
-		}
-		return strings.Compare(a.Reason, b.Reason)
+		return cmp.Or(a.rank()-b.rank(), b.Count-a.Count, strings.Compare(a.Reason, b.Reason))
 	})
 	return v, err
 }
@@ -220,7 +217,7 @@ func (c *Console) find(ctx context.Context, raw, tenant string) (driver.Record, 
 	if raw == "" {
 		return driver.Record{}, refusal(http.StatusBadRequest, "k is empty: which key?")
 	}
-	rec, ok, err := c.records.Record(ctx, driver.Key{Consumer: c.Consumer, Tenant: tenant, Raw: raw})
+	rec, ok, err := c.Box.Records.Record(ctx, driver.Key{Consumer: c.Consumer, Tenant: tenant, Raw: raw})
 	if err == nil && !ok {
 		err = refusal(http.StatusNotFound, "there is no record of key %q for consumer %q: it never came, its retention has ended, or it has a tenant",
 			raw, c.Consumer)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -228,11 +229,11 @@ func (c *Console) startRedrive(r *http.Request) (any, error) {
 		return nil, err
 	}
 	o.Mode = m
-	rate, err := strconv.ParseFloat(first(r.PostForm.Get("rate"), "20"), 64)
+	rate, err := strconv.ParseFloat(cmp.Or(r.PostForm.Get("rate"), "20"), 64)
 	if err != nil || !(rate >= 0 && rate <= 1e6) {
 		return nil, refusal(http.StatusBadRequest, "rate is %q: it is a number of dead letters a second", r.PostForm.Get("rate"))
 	}
-	canary, err := strconv.Atoi(first(r.PostForm.Get("canary"), "0"))
+	canary, err := strconv.Atoi(cmp.Or(r.PostForm.Get("canary"), "0"))
 	if err != nil || canary < 0 {
 		return nil, refusal(http.StatusBadRequest, "canary is %q: it is a number of dead letters", r.PostForm.Get("canary"))
 	}
@@ -255,13 +256,6 @@ func (c *Console) startRedrive(r *http.Request) (any, error) {
 		c.Log.Info("redrive ended", "audit", true, "by", c.By, "redrive", one.ID, "redriven", one.Redriven, "refused", one.Refused, "stopped", one.Stopped)
 	}()
 	return c.runs.view(one.ID)
-}
-
-func first(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func (c *Console) redrive(r *http.Request) (any, error) { return c.runs.view(r.PathValue("run")) }
@@ -324,10 +318,8 @@ func (c *Console) changeKey(r *http.Request) (any, error) {
 	return v, err
 }
 
-var resolutions = map[string]driver.State{"completed": driver.Completed, "retry": driver.Released, "failed": driver.FailedState}
-
 func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done string, err error) {
-	if state, ok := resolutions[as]; ok {
+	if state, ok := deadletters.Resolutions[as]; ok {
 		o, err := c.options(r, state)
 		if err != nil {
 			return "", err

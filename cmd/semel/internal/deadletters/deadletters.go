@@ -352,6 +352,11 @@ func (b Box) Discard(ctx context.Context, l driver.DeadLetter, o Options) (Resul
 	return res, b.remove(ctx, l, o)
 }
 
+// Resolutions are the names of the states that a person may decide for an uncertain key.
+var Resolutions = map[string]driver.State{
+	"completed": driver.Completed, "retry": driver.Released, "failed": driver.FailedState,
+}
+
 // Resolve ends an uncertain key as a person decided; for a retry its message is sent again from the dead letter. Each step
 // can be repeated. The dead letter may be absent: then its message is still in the queue. It returns the id of the message
 // that was sent, "" = none.

@@ -133,14 +133,7 @@ func (v *Server) guarded() http.Handler {
 		inside.ServeHTTP(w, r)
 	}), web.Hosts{}, func(w http.ResponseWriter, _ *http.Request, why web.Refusal) { http.Error(w, why.Message, why.Status) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Content-Security-Policy",
-			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		web.PageHeaders(w.Header(), "'none'")
 		guard.ServeHTTP(w, r)
 	})
 }

@@ -141,6 +141,11 @@ campaign: ## Workers killed, servers restarted, responses lost, for CAMPAIGNFLAG
 real-input: ## Real webhooks of an npm package through three worker processes, one killed; reports when npm is out of reach
 	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
 
+.PHONY: pairs
+pairs: ## The same through each queue onto each store; renews the table of the README (6 min)
+	cd tests && SEMEL_PAIRS=$(CURDIR)/docs/pairs.jsonl GOWORK=off $(GO) test -count=1 -timeout 30m -v -run TestPairs ./realinput
+	cd tools && GOWORK=off $(GO) run ./repocheck -write ..
+
 .PHONY: demo
 demo: build ## The main job: real worker processes, killed, with the guard off and on; writes demo.html
 	bin/semel demo $(DEMOFLAGS)

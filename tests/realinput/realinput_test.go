@@ -1,15 +1,13 @@
 // Package realinput runs the binary on real webhook payloads: some 330 GitHub webhooks of the npm package
-// @octokit/webhooks-examples, each sent three times in shuffled order, consumed by three worker processes on one SQLite
-// file, one of them killed with SIGKILL while it works. The verdict comes from what the handlers left behind.
+// @octokit/webhooks-examples, each sent three times in shuffled order, consumed by three worker processes, one of them
+// killed with SIGKILL while it works: on one SQLite file, and from every queue onto every store (TestPairs). The verdict comes from what the handlers left behind.
 package realinput
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/tests/internal/binary"
 )
@@ -290,37 +287,6 @@ func (s *fixture) once() {
 		} else {
 			seen[c] = true
 		}
-	}
-}
-
-// TestStatementEffect: the handler prints its effect as SQL, which commits with the record.
-func TestStatementEffect(t *testing.T) {
-	s := newFixture(t, payloads(t))
-	db, err := sqlite.Open(t.Context(), s.db, sqlite.Options{Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.SQL().Exec(`CREATE TABLE effects (key TEXT NOT NULL, worker INTEGER NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	count := func() (n int) {
-		if err := db.SQL().QueryRow(`SELECT count(*) FROM effects`).Scan(&n); err != nil && !errors.Is(err, sql.ErrNoRows) {
-			t.Fatal(err)
-		}
-		return n
-	}
-	h := s.script(`cat > /dev/null
-printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",%d],"rows":1}\n' "$SEMEL_EFFECT_KEY" $PPID
-`)
-	s.work(h, count, "--effects", "sql")
-	s.settled()
-	var keys int
-	if err := db.SQL().QueryRow(`SELECT count(DISTINCT key) FROM effects`).Scan(&keys); err != nil {
-		t.Fatal(err)
-	}
-	if n := count(); n != s.distinct || keys != s.distinct {
-		t.Errorf("%d effects of %d keys, of %d payloads", n, keys, s.distinct)
 	}
 }
 

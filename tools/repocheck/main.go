@@ -1,12 +1,14 @@
 // Command repocheck checks what no compiler sees: that the core's go.mod has no require line, that the links inside of the
 // repository lead somewhere, that the tests and files that docs/mission.md names exist, and that no text has a word of
-// words.go. It warns of files that have grown long, which is no failure.
+// words.go, and that the README's table of queues and stores is that of docs/pairs.jsonl (-write renews it). It warns of files
+// that have grown long, which is no failure.
 //
 // It takes the root of the repository, prints what is wrong on standard output, and exits 1 when anything is.
 package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -23,11 +25,18 @@ const maxLines = 400
 var texts = []string{".go", ".md", ".txtar", ".tmpl", ".js", ".sql", ".lua", ".tf", ".yaml"}
 
 func main() {
+	write := flag.Bool("write", false, "renew the README's table of queues and stores")
+	flag.Parse()
 	root := "."
-	if len(os.Args) > 1 {
-		root = os.Args[1]
+	if flag.NArg() > 0 {
+		root = flag.Arg(0)
 	}
 	problems, warnings, err := check(root)
+	if err == nil {
+		var more []string
+		more, err = checkPairs(root, *write)
+		problems = append(problems, more...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "repocheck:", err)
 		os.Exit(1)

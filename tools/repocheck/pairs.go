@@ -97,7 +97,7 @@ func checkPairs(root string, write bool) (problems []string, err error) {
 	}
 	want, err := renderPairs(lines)
 	if err != nil {
-		return []string{err.Error()}, nil
+		return nil, err
 	}
 	page := filepath.Join(root, "README.md")
 	text, err := os.ReadFile(page)

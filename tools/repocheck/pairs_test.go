@@ -54,7 +54,7 @@ func TestCheckPairs(t *testing.T) {
 		}
 	}
 	put(pairsFile, `{"queue":"A","store":"A","payloads":3,"once":2}`)
-	if got := found(false); !strings.Contains(got, "2 of 3 payloads") {
-		t.Errorf("a payload without an effect: %q", got)
+	if _, err := checkPairs(root, false); err == nil || !strings.Contains(err.Error(), "2 of 3 payloads") {
+		t.Errorf("a payload without an effect: %v", err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Levels of an item.
@@ -267,7 +267,7 @@ func inFlight(in Input, s Settings) Item {
 		Why: "full batches save round trips, and the worker extends what waits for a handler",
 	}
 	if s.Batch < in.Batch {
-		it.Why = fmt.Sprintf("no more than %s can begin soon: what one worker holds is hidden from an idle one", output.Count(in.Concurrency, "handler"))
+		it.Why = fmt.Sprintf("no more than %s can begin soon: what one worker holds is hidden from an idle one", words.Count(in.Concurrency, "handler"))
 	}
 	if rounds := (in.Batch + in.Concurrency - 1) / in.Concurrency; in.P99 > 0 && rounds > 1 {
 		it.Why += fmt.Sprintf("; the last of %d would begin after %s", in.Batch, Text(time.Duration(rounds-1)*in.P99))

@@ -4,8 +4,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // tally is what the journal has of one step of one record.
@@ -45,9 +45,9 @@ func (a *Audit) compare(r *driver.Record, step string, dropped bool) error {
 	switch {
 	case t.extra > 0 && t.ranged:
 		a.DuplicateEffect += t.extra
-		f.Kind, f.Detail = DuplicateEffect, fmt.Sprintf("%s, %d too many", output.Count(t.total, "effect"), t.extra)
+		f.Kind, f.Detail = DuplicateEffect, fmt.Sprintf("%s, %d too many", words.Count(t.total, "effect"), t.extra)
 		if r.Uncertainty > 0 {
-			f.Detail += "; the record has " + output.Count(r.Uncertainty, "moment of doubt", "moments of doubt") + " (semel records explain)"
+			f.Detail += "; the record has " + words.Count(r.Uncertainty, "moment of doubt", "moments of doubt") + " (semel records explain)"
 		}
 		if err := a.find(f, r.Key); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // auditFlags are those of semel audit.
@@ -182,14 +183,14 @@ func (a *app) printAudit(r auditReport) (err error) {
 		r.Verdict = "findings"
 	}
 	if a.p.Format == output.JSONL {
-		a.p.Notef("compared %s with %s: %s", output.Count(r.Effects, "effect"), output.Count(r.Records, "record"), output.Count(found, "finding"))
+		a.p.Notef("compared %s with %s: %s", words.Count(r.Effects, "effect"), words.Count(r.Records, "record"), words.Count(found, "finding"))
 	} else {
 		err = a.p.Object(r, func(b *strings.Builder) { textAudit(b, r) })
 	}
 	if err != nil || found == 0 {
 		return err
 	}
-	return output.Negative("%s", output.Count(found, "finding"))
+	return output.Negative("%s", words.Count(found, "finding"))
 }
 
 // scanAll calls each with all records, a page at a time where the store can.
@@ -258,22 +259,22 @@ var auditWords = map[audit.Kind][2]string{
 
 func textAudit(b *strings.Builder, r auditReport) {
 	lines := fmt.Sprintf("%s (%d not judged: out of range or too recent), %s (%d completed, %d dropped, %d under way)\n",
-		output.Count(r.Effects, "effect"), r.EffectsOutside, output.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
+		words.Count(r.Effects, "effect"), r.EffectsOutside, words.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
 	if r.OtherConsumers > 0 {
-		lines += output.Count(r.OtherConsumers, "effect") + " of other consumers passed over\n"
+		lines += words.Count(r.OtherConsumers, "effect") + " of other consumers passed over\n"
 	}
 	for _, k := range audit.Kinds {
 		mark := " "
 		if r.Findings[k] > 0 {
 			mark = "!"
 		}
-		words := auditWords[k][1]
+		kind := auditWords[k][1]
 		if r.Findings[k] == 1 {
-			words = auditWords[k][0]
+			kind = auditWords[k][0]
 		}
-		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], words)
+		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], kind)
 		if k == audit.DuplicateEffect && r.Findings[k] > 0 {
-			lines += ", " + output.Count(r.Report.DuplicateEffect, "effect") + " too many"
+			lines += ", " + words.Count(r.Report.DuplicateEffect, "effect") + " too many"
 		}
 		lines += "\n"
 		for _, x := range r.Examples {
@@ -290,12 +291,12 @@ func textAudit(b *strings.Builder, r auditReport) {
 }
 
 func exampleLine(x audit.Finding) string {
-	line := "key " + output.Printable(x.Key, 80)
+	line := "key " + words.Printable(x.Key, 80)
 	if x.Key == "" {
 		line = "effect key " + x.EffectKey
 	}
 	if x.Step != "" {
-		line += ", step " + output.Printable(x.Step, 80)
+		line += ", step " + words.Printable(x.Step, 80)
 	}
 	if x.State != "" {
 		line += " (" + x.State + ")"
@@ -303,5 +304,5 @@ func exampleLine(x audit.Finding) string {
 	if x.At != nil {
 		line += ", " + rfc3339(*x.At)
 	}
-	return line + ": " + output.Printable(x.Detail, 400)
+	return line + ": " + words.Printable(x.Detail, 400)
 }

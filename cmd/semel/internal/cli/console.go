@@ -11,11 +11,11 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/console"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 type consoleOptions struct {
@@ -74,7 +74,7 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 		return err
 	}
 	queue = open.WithDeadLetters(queue, store)
-	box, err := deadletters.NewBox(queue, store)
+	box, err := ops.NewQueue(queue, store)
 	if err != nil {
 		return output.Usage("%w", err)
 	}

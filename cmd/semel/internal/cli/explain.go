@@ -11,6 +11,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
@@ -64,23 +65,23 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 }
 
 func textTimeline(b *strings.Builder, s explain.Timeline) {
-	fmt.Fprintf(b, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State)
+	fmt.Fprintf(b, "key %s of consumer %s: %s\n", words.Printable(s.Key, 0), words.Printable(s.Consumer, 0), s.State)
 	for _, t := range s.Sentences {
 		mark := " "
 		if t.Doubt {
 			mark = "!"
 		}
-		fmt.Fprintf(b, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0))
+		fmt.Fprintf(b, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), words.Printable(t.Text, 0))
 	}
 	if s.DuplicatesNote != "" {
-		fmt.Fprintf(b, "Duplicates: %d (%s)\n", s.Duplicates, output.Printable(s.DuplicatesNote, 0))
+		fmt.Fprintf(b, "Duplicates: %d (%s)\n", s.Duplicates, words.Printable(s.DuplicatesNote, 0))
 	}
-	b.WriteString(output.Printable(s.Verdict, 0) + "\n")
+	b.WriteString(words.Printable(s.Verdict, 0) + "\n")
 	if s.Advice != "" {
-		b.WriteString("To do: " + output.Printable(s.Advice, 0) + "\n")
+		b.WriteString("To do: " + words.Printable(s.Advice, 0) + "\n")
 	}
 	for _, c := range s.Commands {
-		b.WriteString("  " + output.Printable(c, 0) + "\n")
+		b.WriteString("  " + words.Printable(c, 0) + "\n")
 	}
 }
 
@@ -90,7 +91,7 @@ func (l *ledger) tool(consumer string) *explain.Tool {
 		if open.Redact(raw) != raw {
 			return `"$` + variable + `"`
 		}
-		return explain.Quote(raw)
+		return words.Quote(raw)
 	}
 	t := &explain.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
 	raw, variable := l.queue, "SEMEL_QUEUE"

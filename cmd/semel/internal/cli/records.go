@@ -13,6 +13,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // record is the printed form of a record (contract section 6).
@@ -328,6 +329,6 @@ func textSteps(b *strings.Builder, steps []step) {
 		if s.Result != nil {
 			rest += " " + *s.Result
 		}
-		fmt.Fprintf(b, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500))
+		fmt.Fprintf(b, "%-12s %-12s %s%s\n", "step", s.State, words.Printable(name, 200), words.Printable(rest, 500))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/source"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // sendBytes bounds the bodies of one batch.
@@ -321,11 +322,11 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 			hint += "; then "
 		}
 		if culprit := (*driver.ItemError)(nil); errors.Is(err, driver.ErrNotCommitted) || errors.As(err, &culprit) {
-			return output.Failed("%s; %s sent before, none of these %d", text, output.Count(s.sum.Sent, "message"), len(batch)).
+			return output.Failed("%s; %s sent before, none of these %d", text, words.Count(s.sum.Sent, "message"), len(batch)).
 				WithHint("%ssend the rest", hint)
 		}
 		s.sum.Unconfirm = len(batch)
-		return output.Failed("%s; %s sent before, any of these %d may have been", text, output.Count(s.sum.Sent, "message"), len(batch)).
+		return output.Failed("%s; %s sent before, any of these %d may have been", text, words.Count(s.sum.Sent, "message"), len(batch)).
 			WithHint("%ssend the rest again: messages with the same idempotency-key take effect once", hint)
 	}
 	s.sum.Sent += len(batch)
@@ -341,7 +342,7 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 }
 
 func (s *sending) stopped(err error) error {
-	return fmt.Errorf("stopped after %s: %w", output.Count(s.sum.Sent, "message"), err)
+	return fmt.Errorf("stopped after %s: %w", words.Count(s.sum.Sent, "message"), err)
 }
 
 func (s *sending) report() error {

@@ -16,18 +16,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/look"
+	"github.com/semel-dev/semel/ops"
 )
 
 // Config configures a console. All fields but Operate and Bodies are required.
 type Config struct {
 	Queue driver.Queue
 	Store driver.Store
-	Box   deadletters.Box
+	Box   ops.Queue
 	// Consumer is the scope of the keys.
 	Consumer string
 	// Tool makes the commands that pages propose.

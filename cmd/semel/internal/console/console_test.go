@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/ops"
 )
 
 // fixture is a console on a queue in memory, over HTTP.
@@ -38,7 +38,7 @@ func start(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, db: memory.Open(), log: &strings.Builder{}}
 	f.q = f.db.Queue("orders")
-	box, err := deadletters.NewBox(f.q, f.db.Store())
+	box, err := ops.NewQueue(f.q, f.db.Store())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // overviewView is the first page: what needs a person, what is stuck, what was done lately.
@@ -79,7 +79,7 @@ func (v *overviewView) judge() {
 		v.Level, v.Headline = "bad", fmt.Sprintf("The queue is stuck: its oldest message has waited for %s", driver.DurationText(v.Stats.Oldest.Truncate(time.Second)))
 		v.Next = append(v.Next, "Is a worker running, and does its log say that it is paused?")
 	case uncertain > 0:
-		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", output.Count(uncertain, "key"))
+		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", words.Count(uncertain, "key"))
 		if uncertain == uncertainLimit {
 			v.Headline = fmt.Sprintf("The outcome of %d keys or more is unknown", uncertain)
 		}

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/explain"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // listLimit bounds what a page reads of a list.
@@ -32,7 +32,7 @@ func (v *deadLettersView) total() string {
 	if v.More {
 		return fmt.Sprintf("%d+ dead letters", len(v.Items))
 	}
-	return output.Count(len(v.Items), "dead letter")
+	return words.Count(len(v.Items), "dead letter")
 }
 
 // groupView is what dead letters of one kind with a similar reason have in common.

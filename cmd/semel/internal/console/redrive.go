@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 // planView is what a redrive would do.
@@ -23,22 +23,22 @@ type planView struct {
 	IDs   []string `json:"ids"`
 	Total int      `json:"total"`
 	// Counts are by outcome; Examples are of those that are not simply redriven.
-	Counts   []countView          `json:"counts"`
-	Examples []deadletters.Result `json:"examples,omitempty"`
-	Canary   int                  `json:"canary"`
+	Counts   []countView  `json:"counts"`
+	Examples []ops.Result `json:"examples,omitempty"`
+	Canary   int          `json:"canary"`
 }
 
 type countView struct {
-	Outcome deadletters.Outcome `json:"outcome"`
-	Count   int                 `json:"count"`
-	Means   string              `json:"means"`
+	Outcome ops.Outcome `json:"outcome"`
+	Count   int         `json:"count"`
+	Means   string      `json:"means"`
 }
 
 var outcomes = []countView{
-	{deadletters.Redriven, 0, "will be sent again, with the same effect keys"},
-	{deadletters.Dropped, 0, "their keys are completed by now: the dead letters are dropped, nothing is sent"},
-	{deadletters.Stale, 0, "their records went on without them: the dead letters are dropped, nothing is sent"},
-	{deadletters.Refused, 0, "stay as they are"},
+	{ops.Redriven, 0, "will be sent again, with the same effect keys"},
+	{ops.Dropped, 0, "their keys are completed by now: the dead letters are dropped, nothing is sent"},
+	{ops.Stale, 0, "their records went on without them: the dead letters are dropped, nothing is sent"},
+	{ops.Refused, 0, "stay as they are"},
 }
 
 // chosen are the dead letters of a form: those of its ids, else those of its kind and group.
@@ -72,19 +72,19 @@ func (c *Console) chosen(r *http.Request) ([]driver.DeadLetter, error) {
 	return out, nil
 }
 
-func mode(r *http.Request) (deadletters.Mode, error) {
-	m := deadletters.Mode(r.PostForm.Get("mode"))
+func mode(r *http.Request) (ops.Mode, error) {
+	m := ops.Mode(r.PostForm.Get("mode"))
 	if m == "" {
-		m = deadletters.Skip
+		m = ops.Skip
 	}
-	if !slices.Contains([]deadletters.Mode{deadletters.Skip, deadletters.Verify, deadletters.Rerun}, m) {
+	if !slices.Contains([]ops.Mode{ops.Skip, ops.Verify, ops.Rerun}, m) {
 		return m, refusal(http.StatusBadRequest, "mode is %q: it is skip, verify or rerun", m)
 	}
 	return m, nil
 }
 
-func (c *Console) options(r *http.Request, keep driver.State) (o deadletters.Options, err error) {
-	o = deadletters.Options{By: c.By, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+func (c *Console) options(r *http.Request, keep driver.State) (o ops.Options, err error) {
+	o = ops.Options{By: c.By, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	if o.Reason == "" {
 		return o, refusal(http.StatusBadRequest, "reason is empty: why, for the audit log?")
 	}
@@ -104,7 +104,7 @@ func (c *Console) plan(r *http.Request) (any, error) {
 	}
 	v := planView{Mode: string(m), Total: len(ls), Counts: slices.Clone(outcomes), Canary: min(3, len(ls)-1)}
 	for _, l := range ls {
-		res, err := c.Box.Redrive(r.Context(), l, deadletters.Options{Mode: m, DryRun: true})
+		res, err := c.Box.Redrive(r.Context(), l, ops.Options{Mode: m, DryRun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (c *Console) plan(r *http.Request) (any, error) {
 				v.Counts[i].Count++
 			}
 		}
-		if res.Outcome != deadletters.Redriven && len(v.Examples) < 10 {
+		if res.Outcome != ops.Redriven && len(v.Examples) < 10 {
 			v.Examples = append(v.Examples, res)
 		}
 	}
@@ -133,9 +133,9 @@ type run struct {
 	Redriven int       `json:"redriven"`
 	Dropped  int       `json:"dropped"`
 	// Refused are the dead letters that stay, the first of them.
-	Refused  int                  `json:"refused"`
-	Examples []deadletters.Result `json:"examples,omitempty"`
-	Ended    time.Time            `json:"ended,omitzero"`
+	Refused  int          `json:"refused"`
+	Examples []ops.Result `json:"examples,omitempty"`
+	Ended    time.Time    `json:"ended,omitzero"`
 	// Stopped says why it ended before its end.
 	Stopped string `json:"stopped,omitempty"`
 
@@ -182,14 +182,14 @@ func (s *runs) start(r *run) error {
 	return nil
 }
 
-func (s *runs) add(r *run, res deadletters.Result) {
+func (s *runs) add(r *run, res ops.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Done++
 	switch res.Outcome {
-	case deadletters.Redriven:
+	case ops.Redriven:
 		r.Redriven++
-	case deadletters.Refused:
+	case ops.Refused:
 		if r.Refused++; len(r.Examples) < 10 {
 			r.Examples = append(r.Examples, res)
 		}
@@ -247,11 +247,11 @@ func (c *Console) startRedrive(r *http.Request) (any, error) {
 	}
 	go func() {
 		defer stop()
-		err := c.Box.Each(ctx, ls, deadletters.Batch{Rate: rate, Canary: canary, CanaryTimeout: canaryTimeout},
-			func(ctx context.Context, l driver.DeadLetter) (deadletters.Result, error) {
+		err := c.Box.Each(ctx, ls, ops.Batch{Rate: rate, Canary: canary, CanaryTimeout: canaryTimeout},
+			func(ctx context.Context, l driver.DeadLetter) (ops.Result, error) {
 				return c.Box.Redrive(ctx, l, o)
 			},
-			func(res deadletters.Result) { c.runs.add(one, res) })
+			func(res ops.Result) { c.runs.add(one, res) })
 		c.runs.end(one, err)
 		c.Log.Info("redrive ended", "audit", true, "by", c.By, "redrive", one.ID, "redriven", one.Redriven, "refused", one.Refused, "stopped", one.Stopped)
 	}()
@@ -270,8 +270,8 @@ func (c *Console) stopRedrive(r *http.Request) (any, error) {
 
 // discardedView says what became of dead letters that were discarded.
 type discardedView struct {
-	Discarded int                  `json:"discarded"`
-	Refused   []deadletters.Result `json:"refused,omitempty"`
+	Discarded int          `json:"discarded"`
+	Refused   []ops.Result `json:"refused,omitempty"`
 }
 
 func (c *Console) discard(r *http.Request) (any, error) {
@@ -289,7 +289,7 @@ func (c *Console) discard(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if res.Outcome == deadletters.Refused {
+		if res.Outcome == ops.Refused {
 			v.Refused = append(v.Refused, res)
 		} else {
 			v.Discarded++
@@ -319,13 +319,13 @@ func (c *Console) changeKey(r *http.Request) (any, error) {
 }
 
 func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done string, err error) {
-	if state, ok := deadletters.Resolutions[as]; ok {
+	if state, ok := ops.Resolutions[as]; ok {
 		o, err := c.options(r, state)
 		if err != nil {
 			return "", err
 		}
 		sent, err := c.Box.Resolve(r.Context(), rec, state, []byte(r.PostForm.Get("result")), o)
-		if changed := (*deadletters.NotUncertainError)(nil); errors.As(err, &changed) {
+		if changed := (*ops.NotUncertainError)(nil); errors.As(err, &changed) {
 			err = refusal(http.StatusConflict, "%w", err)
 		}
 		if done = "The key was resolved as " + as + "."; sent != "" {
@@ -342,11 +342,9 @@ func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done str
 	if err != nil {
 		return "", err
 	}
-	after, out, err := c.Box.Operate.Operate(r.Context(), driver.Operation{
-		Kind: kind, Key: rec.Key, Token: rec.Token, Generation: rec.Generation, Keep: o.Keep, Reason: o.Reason, By: o.By,
-	})
-	if err == nil && out != driver.Applied {
-		err = refusal(http.StatusConflict, "the key is %s by now", after.State)
+	_, err = ops.Change(r.Context(), c.Store, rec, kind, o)
+	if e := (*ops.ChangedError)(nil); errors.As(err, &e) {
+		err = refusal(http.StatusConflict, "%w", err)
 	}
 	return map[string]string{"reopen": "The key runs again at its next delivery.", "release": "The claim was ended: the next delivery runs."}[as], err
 }

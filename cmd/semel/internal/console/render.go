@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 //go:embed assets/console.css
@@ -39,8 +39,8 @@ var titles = map[string]string{
 // templates has a template for each page, with the frame around it.
 var templates = func() map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(template.FuncMap{
-		"ago": ago, "time": stamp, "text": func(s string) string { return output.Printable(s, 0) }, "short": func(s string) string { return output.Printable(s, 80) },
-		"plural": func(n int, one string) string { return output.Count(n, one) }, "keyURL": keyURL,
+		"ago": ago, "time": stamp, "text": func(s string) string { return words.Printable(s, 0) }, "short": func(s string) string { return words.Printable(s, 80) },
+		"plural": func(n int, one string) string { return words.Count(n, one) }, "keyURL": keyURL,
 	}).ParseFS(files, "templates/frame.html"))
 	all := map[string]*template.Template{}
 	for name := range titles {

@@ -231,18 +231,6 @@ func TestTimelineTrace(t *testing.T) {
 	}
 }
 
-// TestQuote: what is quoted is one word of a shell, and the same text.
-func TestQuote(t *testing.T) {
-	for text, want := range map[string]string{
-		"order-1": "order-1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "sqlite:q.db?queue=a": "'sqlite:q.db?queue=a'",
-		"a\nb'": `$'a\x0ab\''`, "ö": "'ö'", "\xff": `$'\xff'`, "*": "'*'", "~x": "'~x'",
-	} {
-		if got := Quote(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
-}
-
 // TestCommandsName: commands name the key, the consumer and the tenant where they have to, and the dead letter by its id.
 func TestCommandsName(t *testing.T) {
 	r := driver.Record{Key: driver.Key{Consumer: "mart", Tenant: "t 1", Raw: "-k"}, State: driver.Uncertain, Token: 7}

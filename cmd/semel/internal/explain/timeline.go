@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Sentence is one entry of a timeline.
@@ -128,7 +128,7 @@ func (k *Input) ending(add func(time.Time, bool, string, ...any)) {
 		how += in(trace)
 		add(r.CompletedAt, false, "Attempt %d (token %d) completed the key%s.", r.Attempt, r.Token, how)
 	case driver.FailedState:
-		add(r.UpdatedAt, false, "The key failed for good after %s%s.", output.Count(r.Failures, "failed run"), because(r.Reason))
+		add(r.UpdatedAt, false, "The key failed for good after %s%s.", words.Count(r.Failures, "failed run"), because(r.Reason))
 	case driver.Uncertain:
 		add(r.UpdatedAt, true, "The key was parked%s.", because(r.Reason))
 	case driver.Expired:
@@ -197,7 +197,7 @@ func (k *Input) verdict() (text, advice string, commands []string) {
 		doubts := "no moment of doubt: the effect happened once"
 		if n := extra(r); n > 0 {
 			doubts = fmt.Sprintf("%s: a handler whose downstream does not deduplicate on the effect key may have had its effect "+
-				"up to %s more", output.Count(n, "moment of doubt", "moments of doubt"), times(n))
+				"up to %s more", words.Count(n, "moment of doubt", "moments of doubt"), times(n))
 		}
 		return fmt.Sprintf("It is completed, with %s.", doubts), "", nil
 	case driver.FailedState:
@@ -216,7 +216,7 @@ func (k *Input) verdict() (text, advice string, commands []string) {
 
 func soFar(r *driver.Record) string {
 	if n := extra(r); n > 0 {
-		return fmt.Sprintf("earlier runs may have had their effect (%s)", output.Count(n, "moment of doubt", "moments of doubt"))
+		return fmt.Sprintf("earlier runs may have had their effect (%s)", words.Count(n, "moment of doubt", "moments of doubt"))
 	}
 	return "no earlier run can have had an effect"
 }

@@ -3,15 +3,14 @@ package explain
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Tool makes semel commands that can be pasted into a shell. A nil Tool makes none.
 type Tool struct {
-	// Store and Queue are URLs quoted for a shell, see [Quote]. A variable stands for a URL with a password.
+	// Store and Queue are URLs quoted for a shell, as [words.Quote] does. A variable stands for a URL with a password.
 	Store, Queue string
 	// Own: the store is the queue's database, so --queue names both.
 	Own bool
@@ -31,16 +30,16 @@ func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
 		flags = append(flags, "--queue", t.Queue)
 	}
 	if t.Consumer != "" {
-		flags = append(flags, "--consumer", Quote(t.Consumer))
+		flags = append(flags, "--consumer", words.Quote(t.Consumer))
 	}
 	if r.Key.Tenant != "" {
-		flags = append(flags, "--tenant", Quote(r.Key.Tenant))
+		flags = append(flags, "--tenant", words.Quote(r.Key.Tenant))
 	}
-	words := strings.Join(flags, " ")
+	joined := strings.Join(flags, " ")
 	if strings.HasPrefix(r.Key.Raw, "-") {
-		return []string{fmt.Sprintf("semel records %s %s -- %s", verb, words, Quote(r.Key.Raw))}
+		return []string{fmt.Sprintf("semel records %s %s -- %s", verb, joined, words.Quote(r.Key.Raw))}
 	}
-	return []string{fmt.Sprintf("semel records %s %s %s", verb, Quote(r.Key.Raw), words)}
+	return []string{fmt.Sprintf("semel records %s %s %s", verb, words.Quote(r.Key.Raw), joined)}
 }
 
 // resolutions returns the commands that resolve an UNCERTAIN key.
@@ -76,34 +75,4 @@ func (t *Tool) ofQueue() string {
 		return "--queue " + t.Queue
 	}
 	return fmt.Sprintf("--queue %s --store %s", t.Queue, t.Store)
-}
-
-// Quote quotes a text as one word of a shell. It escapes unprintable characters as bash and zsh read them ($'…').
-func Quote(text string) string {
-	plain, printable := text != "", utf8.ValidString(text)
-	for _, r := range text {
-		plain = plain && (r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+,", r))
-		printable = printable && unicode.IsPrint(r)
-	}
-	switch {
-	case plain:
-		return text
-	case printable:
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c >= ' ' && c < 0x7F:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		}
-	}
-	b.WriteByte('\'')
-	return b.String()
 }

@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/key"
 )
 
@@ -46,32 +46,32 @@ func (e *NotUncertainError) Error() string {
 	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
 }
 
-// command is a command on the box.
-func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
+// command is a command on the queue.
+func (q Queue) command(args ...string) string { return words.Command(append(args, q.Flags...)...) }
 
 // resolve is the command that decides about an uncertain key.
-func (b Box) resolve(k driver.Key) string {
-	words := []string{"records", "resolve", k.Raw, "--as", "completed"}
+func (q Queue) resolve(k driver.Key) string {
+	args := []string{"records", "resolve", k.Raw, "--as", "completed"}
 	if k.Tenant != "" {
-		words = append(words, "--tenant", k.Tenant)
+		args = append(args, "--tenant", k.Tenant)
 	}
-	if k.Consumer != b.Name && !slices.Contains(b.Flags, "--consumer") {
-		words = append(words, "--consumer", k.Consumer)
+	if k.Consumer != q.Name && !slices.Contains(q.Flags, "--consumer") {
+		args = append(args, "--consumer", k.Consumer)
 	}
-	return b.command(words...)
+	return q.command(args...)
 }
 
 // Edit puts an edited copy of a dead letter in its place (FM81). The copy has an id of its own, which is the same when the same
 // edit is made again after a crash: first it is written, then the old dead letter is deleted. Redriving it gives the record
 // the fingerprint of the new payload, and the next generation.
-func (b Box) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.DeadLetter, error) {
+func (q Queue) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.DeadLetter, error) {
 	if l.Kind != driver.DeadLetterFailed {
 		return l, &RefusedError{
 			fmt.Sprintf("it is a dead letter of kind %s: only those of kind failed are edited", l.Kind),
 			map[driver.DeadLetterKind]string{
-				driver.DeadLetterUncertain: b.resolve(l.Key) + " first (or --as retry, --as failed)",
+				driver.DeadLetterUncertain: q.resolve(l.Key) + " first (or --as retry, --as failed)",
 				driver.DeadLetterMismatch: "discard it, and send its message under a key of its own (" +
-					b.command("dlq", "show", l.ID, "--body") + ")",
+					q.command("dlq", "show", l.ID, "--body") + ")",
 			}[l.Kind],
 		}
 	}
@@ -94,18 +94,18 @@ func (b Box) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.Dead
 	if bytes.Equal(after.Message.Body, l.Message.Body) && maps.Equal(after.Message.Headers, l.Message.Headers) {
 		return l, nil
 	}
-	if err := b.mark(ctx, l, &after, e); err != nil {
+	if err := q.mark(ctx, l, &after, e); err != nil {
 		return l, err
 	}
 	after.ID = editedID(l.ID, after.Message)
-	if err := b.DeadLetters.PutDeadLetter(ctx, after); err != nil {
+	if err := q.DeadLetters.PutDeadLetter(ctx, after); err != nil {
 		return l, fmt.Errorf("write the edited dead letter: %w", err)
 	}
-	return after, b.remove(ctx, l, Options{})
+	return after, q.remove(ctx, l, Options{})
 }
 
 // mark checks that the edited message still has the dead letter's key, and writes its fingerprint into it.
-func (b Box) mark(ctx context.Context, before driver.DeadLetter, after *driver.DeadLetter, e Edit) error {
+func (q Queue) mark(ctx context.Context, before driver.DeadLetter, after *driver.DeadLetter, e Edit) error {
 	if before.Key.Raw == "" {
 		return nil // it had no usable key: it is redriven as a new message
 	}
@@ -122,10 +122,10 @@ func (b Box) mark(ctx context.Context, before driver.DeadLetter, after *driver.D
 	if now, err := e.Key(&after.Message); err != nil || now != was {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its key from %q to %s: that is another message", was, oneOf(now, err)),
-			b.command("dlq", "discard", before.ID) + ", then semel send the new message",
+			q.command("dlq", "discard", before.ID) + ", then semel send the new message",
 		}
 	}
-	if err := b.sameVersion(before, &after.Message, e); err != nil {
+	if err := q.sameVersion(before, &after.Message, e); err != nil {
 		return err
 	}
 	fp := driver.Fingerprint("")
@@ -134,7 +134,7 @@ func (b Box) mark(ctx context.Context, before driver.DeadLetter, after *driver.D
 			return fmt.Errorf("fingerprint of the edited message: %w", err)
 		}
 	}
-	r, there, err := b.record(ctx, before.Key)
+	r, there, err := q.record(ctx, before.Key)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (b Box) mark(ctx context.Context, before driver.DeadLetter, after *driver.D
 }
 
 // sameVersion checks that the edited message still is of the dead letter's version.
-func (b Box) sameVersion(before driver.DeadLetter, m *driver.Message, e Edit) error {
+func (q Queue) sameVersion(before driver.DeadLetter, m *driver.Message, e Edit) error {
 	if before.Version == "" {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (b Box) sameVersion(before driver.DeadLetter, m *driver.Message, e Edit) er
 	if v, err := e.Version(m); err != nil || v != before.Version {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its version from %s to %s: that is another message", before.Version, oneOf(v.String(), err)),
-			b.command("dlq", "discard", before.ID) + ", then semel send the new message",
+			q.command("dlq", "discard", before.ID) + ", then semel send the new message",
 		}
 	}
 	return nil
@@ -207,9 +207,9 @@ func edited(l driver.DeadLetter) (driver.DeadLetter, driver.Fingerprint, error) 
 }
 
 // DryRun is the box with its dead letters shut: what would write to them does nothing.
-func (b Box) DryRun() Box {
-	b.DeadLetters = unwritten{b.DeadLetters}
-	return b
+func (q Queue) DryRun() Queue {
+	q.DeadLetters = unwritten{q.DeadLetters}
+	return q
 }
 
 type unwritten struct{ driver.DeadLetterQueue }

@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"context"
@@ -64,8 +64,8 @@ func open(t *testing.T) *shop {
 	return &shop{t: t, db: db, q: db.Queue("q"), fault: &faulty{Queue: db.Queue("q"), Store: db.Store()}}
 }
 
-func (s *shop) box() Box {
-	return Box{Name: "q", DeadLetters: s.fault, Sender: s.fault, Records: s.db.Store(), Operate: s.fault}
+func (s *shop) box() Queue {
+	return Queue{Name: "q", DeadLetters: s.fault, sender: s.fault, Records: s.db.Store(), operator: s.fault}
 }
 
 // work handles what is in the queue until it is empty, and returns the effect keys of the runs that returned nil.

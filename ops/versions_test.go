@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"errors"
@@ -112,7 +112,7 @@ func TestLateDeadLetters(t *testing.T) {
 			t.Fatalf("%+v, %+v", l, r)
 		}
 		r, err := s.box().Discard(t.Context(), l, Options{})
-		if err != nil || r.Outcome != Disposed || len(s.deadLetters()) != 0 || s.record("e").State != driver.Completed {
+		if err != nil || r.Outcome != Discarded || len(s.deadLetters()) != 0 || s.record("e").State != driver.Completed {
 			t.Errorf("%+v %v", r, err)
 		}
 	})
@@ -127,7 +127,7 @@ func TestLateDeadLetters(t *testing.T) {
 		if r := s.redrive(1); r.Outcome != Refused || !strings.Contains(r.Why, "may have been applied") {
 			t.Errorf("%+v", r)
 		}
-		if d, err := s.box().Discard(t.Context(), ls[1], Options{DryRun: true}); err != nil || d.Outcome != Disposed || s.record("e").Disposed {
+		if d, err := s.box().Discard(t.Context(), ls[1], Options{DryRun: true}); err != nil || d.Outcome != Discarded || s.record("e").Disposed {
 			t.Errorf("%+v %v: the newer one's record was touched", d, err)
 		}
 		if r := s.redrive(0); r.Outcome != Redriven {

@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func TestRedriveRefusals(t *testing.T) {
 			t.Errorf("%s: %+v %v", l.Kind, r, err)
 		}
 		d, err := s.box().Discard(t.Context(), l, Options{})
-		if want := map[driver.DeadLetterKind]Outcome{driver.DeadLetterMismatch: Disposed, driver.DeadLetterUncertain: Refused}[l.Kind]; err != nil || d.Outcome != want {
+		if want := map[driver.DeadLetterKind]Outcome{driver.DeadLetterMismatch: Discarded, driver.DeadLetterUncertain: Refused}[l.Kind]; err != nil || d.Outcome != want {
 			t.Errorf("%s: %+v %v", l.Kind, d, err)
 		}
 	}
@@ -137,10 +137,10 @@ func TestResolve(t *testing.T) {
 
 func TestNewBox(t *testing.T) {
 	db := memory.Open()
-	if _, err := NewBox(db.Queue("q"), db.Store()); err != nil {
+	if _, err := NewQueue(db.Queue("q"), db.Store()); err != nil {
 		t.Error(err)
 	}
-	if _, err := NewBox(struct{ driver.Queue }{db.Queue("q")}, db.Store()); !errors.Is(err, driver.ErrUnsupported) {
+	if _, err := NewQueue(struct{ driver.Queue }{db.Queue("q")}, db.Store()); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"context"
@@ -47,14 +47,14 @@ func (e *CanaryError) Error() string {
 
 // Each calls do with one dead letter after another, and done with each result. It ends at the first error, which is a
 // [CanaryError] if the canary did not complete.
-func (b Box) Each(
+func (q Queue) Each(
 	ctx context.Context, ls []driver.DeadLetter, o Batch, do func(context.Context, driver.DeadLetter) (Result, error), done func(Result),
 ) error {
 	began := time.Now()
 	var canary []driver.Key
 	for i, l := range ls {
 		if o.Canary > 0 && i == o.Canary {
-			if err := b.await(ctx, canary, o.CanaryTimeout); err != nil {
+			if err := q.await(ctx, canary, o.CanaryTimeout); err != nil {
 				return err
 			}
 			began = time.Now().Add(-o.due(i))
@@ -74,11 +74,11 @@ func (b Box) Each(
 }
 
 // await waits until each key is completed.
-func (b Box) await(ctx context.Context, keys []driver.Key, timeout time.Duration) error {
+func (q Queue) await(ctx context.Context, keys []driver.Key, timeout time.Duration) error {
 	until := time.Now().Add(timeout)
 	for _, k := range keys {
 		for {
-			r, there, err := b.record(ctx, k)
+			r, there, err := q.record(ctx, k)
 			switch {
 			case err != nil:
 				return err

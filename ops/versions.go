@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const Overtaken Outcome = "overtaken"
 
 // byVersion decides about the dead letter of a version. done: nothing is to be sent; send: the record is another version's and
 // stays as it is; neither: the dead letter is the record's own.
-func (b Box) byVersion(ctx context.Context, l driver.DeadLetter, r driver.Record, o Options, res *Result) (done, send bool, err error) {
+func (q Queue) byVersion(ctx context.Context, l driver.DeadLetter, r driver.Record, o Options, res *Result) (done, send bool, err error) {
 	w := &r.Watermark
 	if l.Version == "" || o.Mode == Rerun && o.NewGeneration && r.State == driver.Completed && l.Version == w.Running {
 		return false, false, nil
@@ -32,7 +32,7 @@ func (b Box) byVersion(ctx context.Context, l driver.DeadLetter, r driver.Record
 		return true, false, nil
 	case l.Version < w.Applied, l.Version == w.Applied && r.Token == l.Token:
 		res.Outcome, res.Why = Overtaken, fmt.Sprintf("version %s already processed (current: %s)", l.Version, w.Applied)
-		return true, false, b.remove(ctx, l, o)
+		return true, false, q.remove(ctx, l, o)
 	case own && l.Version != w.Applied:
 		return false, false, nil
 	}

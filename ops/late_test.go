@@ -1,4 +1,4 @@
-package deadletters
+package ops
 
 import (
 	"sync/atomic"
@@ -84,7 +84,7 @@ func TestFM41_LateDeadLetterDiscarded(t *testing.T) {
 		s, _, l := late(t, h)
 		before, n := s.record("k"), len(s.deadLetters())
 		r, err := s.box().Discard(t.Context(), l, Options{})
-		if after := s.record("k"); err != nil || r.Outcome != Disposed || len(s.deadLetters()) != n-1 || after.State != before.State || after.Disposed {
+		if after := s.record("k"); err != nil || r.Outcome != Discarded || len(s.deadLetters()) != n-1 || after.State != before.State || after.Disposed {
 			t.Errorf("%+v, %v: %+v", r, err, after)
 		}
 	}

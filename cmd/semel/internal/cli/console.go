@@ -91,7 +91,7 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 	}
 	token := strings.ToLower(rand.Text())
 	c := console.New(console.Config{
-		Queue: queue, Store: store, Box: box, Consumer: o.consumer, Tool: (&ledger{recordFlags: &o.recordFlags}).tool(o.consumer),
+		Queue: queue, Store: store, Box: box, Consumer: o.consumer, CLI: (&ledger{recordFlags: &o.recordFlags}).tool(o.consumer),
 		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, box.Horizon) },
 		By:   actor(o.by), Operate: o.operate, Bodies: o.bodies, Token: token, Hosts: web.NewHosts(o.listen, o.allow), Log: a.log,
 	})

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
@@ -31,9 +31,9 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if missing != nil && output.As(missing).Code != output.CodeNotFound {
 				return missing
 			}
-			var lines []explain.Line
+			var lines []ops.EventLine
 			for _, path := range events {
-				err := explain.Read(path, func(e explain.Line) {
+				err := ops.ReadEvents(path, func(e ops.EventLine) {
 					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
 						lines = append(lines, e)
 					}
@@ -48,12 +48,12 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if missing != nil {
 				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
 			}
-			in, err := explain.Gather(cmd.Context(), l.store, r)
+			in, err := ops.Gather(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
-			in.Events, in.Tool = lines, l.tool(r.Key.Consumer)
-			s := explain.New(in)
+			in.Events, in.CLI = lines, l.tool(r.Key.Consumer)
+			s := ops.Explain(in)
 			if err := a.p.Object(s, func(b *strings.Builder) { textTimeline(b, s) }); err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 	return c
 }
 
-func textTimeline(b *strings.Builder, s explain.Timeline) {
+func textTimeline(b *strings.Builder, s ops.Timeline) {
 	fmt.Fprintf(b, "key %s of consumer %s: %s\n", words.Printable(s.Key, 0), words.Printable(s.Consumer, 0), s.State)
 	for _, t := range s.Sentences {
 		mark := " "
@@ -86,14 +86,14 @@ func textTimeline(b *strings.Builder, s explain.Timeline) {
 }
 
 // tool makes commands on the same store and queue as this one. A variable stands for a URL with a secret.
-func (l *ledger) tool(consumer string) *explain.Tool {
+func (l *ledger) tool(consumer string) *ops.CLI {
 	word := func(raw, variable string) string {
 		if open.Redact(raw) != raw {
 			return `"$` + variable + `"`
 		}
 		return words.Quote(raw)
 	}
-	t := &explain.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
+	t := &ops.CLI{Store: word(l.recordFlags.store, "SEMEL_STORE")}
 	raw, variable := l.queue, "SEMEL_QUEUE"
 	if raw == "" {
 		raw, variable, t.Own = l.recordFlags.store, "SEMEL_STORE", true

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // record is the printed form of a record (contract section 6).
@@ -67,7 +67,7 @@ type duplicate struct {
 	DeliveryCount int    `json:"delivery_count,omitempty"`
 }
 
-func duplicatesOf(c explain.Duplicates) *storedDuplicates {
+func duplicatesOf(c ops.Duplicates) *storedDuplicates {
 	if c.Total == 0 {
 		return nil
 	}
@@ -188,13 +188,13 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := explain.Steps(cmd.Context(), l.store, r)
+			rows, err := ops.Steps(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
-			c, err := explain.DuplicatesOf(cmd.Context(), l.store, r.Key)
+			c, err := ops.DuplicatesOf(cmd.Context(), l.store, r.Key)
 			if err != nil {
 				return err
 			}

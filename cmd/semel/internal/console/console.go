@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/look"
@@ -30,8 +29,8 @@ type Config struct {
 	Box   ops.Queue
 	// Consumer is the scope of the keys.
 	Consumer string
-	// Tool makes the commands that pages propose.
-	Tool *explain.Tool
+	// CLI makes the commands that pages propose.
+	CLI *ops.CLI
 	// Keep is how long a record is kept that an operation leaves in a state.
 	Keep func(driver.State) (time.Duration, error)
 	// By is who does operations, for the audit log.

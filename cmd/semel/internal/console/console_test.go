@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
@@ -43,7 +42,7 @@ func start(t *testing.T, change func(*Config)) *fixture {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Queue: f.q, Store: f.db.Store(), Box: box, Consumer: "orders", Tool: &explain.Tool{Store: "mem:"}, By: "yui", Operate: true, Token: token,
+		Queue: f.q, Store: f.db.Store(), Box: box, Consumer: "orders", CLI: &ops.CLI{Store: "mem:"}, By: "yui", Operate: true, Token: token,
 		Keep:  func(driver.State) (time.Duration, error) { return time.Hour, nil },
 		Hosts: web.NewHosts("127.0.0.1:0", ""), Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	}

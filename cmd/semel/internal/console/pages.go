@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // listLimit bounds what a page reads of a list.
@@ -191,7 +191,7 @@ func (c *Console) one(ctx context.Context, id string) (driver.DeadLetter, error)
 
 // keyView is what is known of one key.
 type keyView struct {
-	explain.Timeline
+	ops.Timeline
 
 	Tenant     string `json:"tenant,omitempty"`
 	Token      uint64 `json:"token,string"`
@@ -231,13 +231,13 @@ func (c *Console) look(ctx context.Context, raw, tenant string) (v keyView, err 
 	if err != nil {
 		return v, err
 	}
-	in, err := explain.Gather(ctx, c.Store, rec)
+	in, err := ops.Gather(ctx, c.Store, rec)
 	if err != nil {
 		return v, err
 	}
-	in.Tool = c.Tool
+	in.CLI = c.CLI
 	v = keyView{
-		Timeline: explain.New(in), Tenant: rec.Key.Tenant, Token: rec.Token, Generation: rec.Generation, Attempt: rec.Attempt,
+		Timeline: ops.Explain(in), Tenant: rec.Key.Tenant, Token: rec.Token, Generation: rec.Generation, Attempt: rec.Attempt,
 		LeaseUntil: rec.LeaseUntil, RetainUntil: rec.RetainUntil, Result: len(rec.Result),
 	}
 	kind := driver.DeadLetterFailed

@@ -1,4 +1,4 @@
-package explain
+package ops
 
 import (
 	"fmt"
@@ -19,16 +19,16 @@ type Sentence struct {
 	Doubt bool `json:"doubt,omitempty"`
 }
 
-// Input is everything that is known of one key.
-type Input struct {
+// Facts is everything that is known of one key.
+type Facts struct {
 	Record     driver.Record // the zero record if there is none
 	Now        time.Time     // decides whether a lease has ended
-	Events     []Line        // in any order
+	Events     []EventLine   // in any order
 	Operations []driver.AuditEntry
 	Steps      []driver.Step
 	Duplicates Duplicates
-	// Tool makes the commands to paste; nil makes none.
-	Tool *Tool
+	// CLI makes the commands to paste; nil makes none.
+	CLI *CLI
 }
 
 // Timeline describes what happened to one key.
@@ -51,7 +51,7 @@ type Timeline struct {
 }
 
 // New makes the timeline of a key.
-func New(k Input) Timeline {
+func Explain(k Facts) Timeline {
 	r := &k.Record
 	events := slices.Clone(k.Events)
 	sort.SliceStable(events, func(i, j int) bool { return events[i].At.Before(events[j].At) })
@@ -95,12 +95,12 @@ func New(k Input) Timeline {
 	return s
 }
 
-func (k *Input) leaseExpired() bool {
+func (k *Facts) leaseExpired() bool {
 	return k.Record.State == driver.InProgress && k.Now.After(k.Record.LeaseUntil)
 }
 
 // ending adds the present state of the record.
-func (k *Input) ending(add func(time.Time, bool, string, ...any)) {
+func (k *Facts) ending(add func(time.Time, bool, string, ...any)) {
 	r := &k.Record
 	switch r.State {
 	case driver.InProgress:
@@ -141,7 +141,7 @@ func (k *Input) ending(add func(time.Time, bool, string, ...any)) {
 }
 
 // operated reports whether an operator wrote the record last.
-func (k *Input) operated() bool {
+func (k *Facts) operated() bool {
 	for _, e := range k.Operations {
 		if e.To == k.Record.State && e.At.Sub(k.Record.UpdatedAt).Abs() < time.Millisecond {
 			return true
@@ -174,7 +174,7 @@ func in(trace driver.Traceparent) string {
 }
 
 // verdict returns the key's present state, what to do, and the commands for it.
-func (k *Input) verdict() (text, advice string, commands []string) {
+func (k *Facts) verdict() (text, advice string, commands []string) {
 	r := &k.Record
 	switch r.State {
 	case driver.Absent:
@@ -187,10 +187,10 @@ func (k *Input) verdict() (text, advice string, commands []string) {
 				text += "; " + soFar(r)
 			}
 			return text + ". The next delivery takes over.", "wait for the next delivery; if none comes, look whether a worker runs and whether " +
-				"the message is still in the queue", k.Tool.queueStats()
+				"the message is still in the queue", k.CLI.queueStats()
 		}
 		return fmt.Sprintf("A worker has it until %s; %s.", stamp(r.LeaseUntil), soFar(r)),
-			"wait; take it away only from a worker that is surely dead", k.Tool.onKey(r, "release")
+			"wait; take it away only from a worker that is surely dead", k.CLI.onKey(r, "release")
 	case driver.Released:
 		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), "", nil
 	case driver.Completed:
@@ -204,12 +204,12 @@ func (k *Input) verdict() (text, advice string, commands []string) {
 		if r.Disposed {
 			return "It failed for good and its dead letter was discarded: duplicates are just acknowledged.", "", nil
 		}
-		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.Tool.onDeadLetter(r)
+		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.CLI.onDeadLetter(r)
 	case driver.Expired:
 		return fmt.Sprintf("It ended %s and its record expired: until %s each further message of the key becomes a dead letter of kind late.",
 			r.Ended, stamp(r.RetainUntil)), "", nil
 	case driver.Uncertain:
-		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.Tool.resolutions(r)
+		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.CLI.resolutions(r)
 	}
 	return "", "", nil
 }

@@ -1,4 +1,4 @@
-package explain
+package ops
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 // Gather reads what a store knows of the key of a record: operations, the journal of its steps, duplicates. What the store
 // does not keep stays empty.
-func Gather(ctx context.Context, s driver.Store, r driver.Record) (in Input, err error) {
-	in = Input{Record: r, Now: time.Now()}
+func Gather(ctx context.Context, s driver.Store, r driver.Record) (in Facts, err error) {
+	in = Facts{Record: r, Now: time.Now()}
 	if log, ok := driver.As[driver.AuditLog](s); ok {
 		if in.Operations, err = log.Audit(ctx, driver.AuditFilter{Key: r.Key}); err != nil {
 			return in, err

@@ -1,4 +1,4 @@
-package explain
+package ops
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/internal/words"
 )
 
-// Tool makes semel commands that can be pasted into a shell. A nil Tool makes none.
-type Tool struct {
+// CLI makes semel commands that can be pasted into a shell. A nil CLI makes none.
+type CLI struct {
 	// Store and Queue are URLs quoted for a shell, as [words.Quote] does. A variable stands for a URL with a password.
 	Store, Queue string
 	// Own: the store is the queue's database, so --queue names both.
@@ -19,18 +19,18 @@ type Tool struct {
 }
 
 // onKey returns a command on the record of a key.
-func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
-	if t == nil {
+func (c *CLI) onKey(r *driver.Record, verb string, flags ...string) []string {
+	if c == nil {
 		return nil
 	}
-	if t.Store != "" {
-		flags = append(flags, "--store", t.Store)
+	if c.Store != "" {
+		flags = append(flags, "--store", c.Store)
 	}
-	if !t.Own && t.Queue != "" {
-		flags = append(flags, "--queue", t.Queue)
+	if !c.Own && c.Queue != "" {
+		flags = append(flags, "--queue", c.Queue)
 	}
-	if t.Consumer != "" {
-		flags = append(flags, "--consumer", words.Quote(t.Consumer))
+	if c.Consumer != "" {
+		flags = append(flags, "--consumer", words.Quote(c.Consumer))
 	}
 	if r.Key.Tenant != "" {
 		flags = append(flags, "--tenant", words.Quote(r.Key.Tenant))
@@ -43,36 +43,36 @@ func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
 }
 
 // resolutions returns the commands that resolve an UNCERTAIN key.
-func (t *Tool) resolutions(r *driver.Record) (out []string) {
+func (c *CLI) resolutions(r *driver.Record) (out []string) {
 	for _, as := range []string{"completed", "retry", "failed"} {
-		out = append(out, t.onKey(r, "resolve", "--as", as)...)
+		out = append(out, c.onKey(r, "resolve", "--as", as)...)
 	}
 	return out
 }
 
 // onDeadLetter returns the commands on the dead letter of a FAILED key.
-func (t *Tool) onDeadLetter(r *driver.Record) (out []string) {
-	if t == nil {
+func (c *CLI) onDeadLetter(r *driver.Record) (out []string) {
+	if c == nil {
 		return nil
 	}
 	id := driver.DeadLetterID(driver.DeadLetterFailed, r.Key, r.Token, "")
 	for _, verb := range []string{"show", "redrive", "discard"} {
-		out = append(out, fmt.Sprintf("semel dlq %s %s %s", verb, id, t.ofQueue()))
+		out = append(out, fmt.Sprintf("semel dlq %s %s %s", verb, id, c.ofQueue()))
 	}
 	return out
 }
 
-func (t *Tool) queueStats() []string {
-	if t == nil {
+func (c *CLI) queueStats() []string {
+	if c == nil {
 		return nil
 	}
-	return []string{"semel queue stats --queue " + t.Queue}
+	return []string{"semel queue stats --queue " + c.Queue}
 }
 
 // ofQueue returns the flags of a command on dead letters.
-func (t *Tool) ofQueue() string {
-	if t.Own || t.Store == "" {
-		return "--queue " + t.Queue
+func (c *CLI) ofQueue() string {
+	if c.Own || c.Store == "" {
+		return "--queue " + c.Queue
 	}
-	return fmt.Sprintf("--queue %s --store %s", t.Queue, t.Store)
+	return fmt.Sprintf("--queue %s --store %s", c.Queue, c.Store)
 }

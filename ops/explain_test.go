@@ -1,4 +1,4 @@
-package explain
+package ops
 
 import (
 	"errors"
@@ -13,14 +13,15 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-func TestJournal(t *testing.T) {
+func TestEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for range 2 { // two workers, one file
-		j, err := OpenJournal(path)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
+		j := NewEventLog(f)
 		for range 1000 {
 			j.Add(semel.Event{Kind: semel.EventSettled, At: at, Key: semel.Key{Consumer: "c", Raw: "k"}, Action: driver.Dead, Outcome: driver.Lost, Err: errors.New("why")})
 		}
@@ -37,7 +38,7 @@ func TestJournal(t *testing.T) {
 	_, _ = f.WriteString(`{"kind":"sett`)
 	_ = f.Close()
 	n := 0
-	err = Read(path, func(l Line) {
+	err = ReadEvents(path, func(l EventLine) {
 		n++
 		if l.Action != "dead" || l.Outcome != "lost" || l.Error != "why" || l.Key != "k" || !l.At.Equal(at) {
 			t.Fatalf("%+v", l)
@@ -49,7 +50,7 @@ func TestJournal(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{}\nnonsense\n{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Read(path, func(Line) {}); err == nil || !strings.Contains(err.Error(), ":2:") {
+	if err := ReadEvents(path, func(EventLine) {}); err == nil || !strings.Contains(err.Error(), ":2:") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestTimeline(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.r.CreatedAt, c.r.UpdatedAt, c.r.CompletedAt, c.r.LeaseUntil = t0, t0, t0, t0
-			s := New(Input{Record: c.r, Now: t0})
+			s := Explain(Facts{Record: c.r, Now: t0})
 			if s.ExtraEffects != c.extra || !strings.Contains(s.Verdict, c.want) || (s.Advice != "") != c.advice {
 				t.Errorf("%+v", s)
 			}
@@ -88,8 +89,8 @@ func TestTimeline(t *testing.T) {
 // Every decision and kind of event that matters is a sentence, in the order of time.
 func TestTimelineEvents(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var lines []Line
-	add := func(l Line) {
+	var lines []EventLine
+	add := func(l EventLine) {
 		l.At = t0.Add(-time.Duration(len(lines)) * time.Second) // in the wrong order
 		lines = append(lines, l)
 	}
@@ -97,14 +98,14 @@ func TestTimelineEvents(t *testing.T) {
 		semel.Executed, semel.Replayed, semel.BusyDeferred, semel.Mismatched, semel.Retried, semel.DeadLettered, semel.ParkedUncertain,
 		semel.Fenced, semel.Dropped, semel.Returned, semel.Expired,
 	} {
-		add(Line{Kind: "decided", Decision: string(d), MessageID: "m", Cause: string(semel.Redelivery)})
+		add(EventLine{Kind: "decided", Decision: string(d), MessageID: "m", Cause: string(semel.Redelivery)})
 	}
-	add(Line{Kind: "doubt", Reason: "because"})
-	add(Line{Kind: "started", Takeover: true})
-	add(Line{Kind: "extended", Lease: true, Outcome: "lost"})
-	add(Line{Kind: "settled", Outcome: "unknown"})
-	add(Line{Kind: "received", Count: 23})
-	got := New(Input{Events: lines}).Sentences
+	add(EventLine{Kind: "doubt", Reason: "because"})
+	add(EventLine{Kind: "started", Takeover: true})
+	add(EventLine{Kind: "extended", Lease: true, Outcome: "lost"})
+	add(EventLine{Kind: "settled", Outcome: "unknown"})
+	add(EventLine{Kind: "received", Count: 23})
+	got := Explain(Facts{Events: lines}).Sentences
 	if len(got) != len(lines) {
 		t.Fatalf("%d sentences of %d events", len(got), len(lines))
 	}
@@ -120,7 +121,7 @@ func TestTimelineEvents(t *testing.T) {
 	if doubts != 1 || !strings.Contains(got[0].Text, "23rd time") {
 		t.Errorf("%d doubts, %q", doubts, got[0].Text)
 	}
-	if quiet := New(Input{Events: []Line{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}}); len(quiet.Sentences) != 0 {
+	if quiet := Explain(Facts{Events: []EventLine{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}}); len(quiet.Sentences) != 0 {
 		t.Errorf("%+v", quiet.Sentences)
 	}
 }
@@ -132,13 +133,13 @@ func TestTimelineExpiredLease(t *testing.T) {
 		Key: driver.Key{Consumer: "orders", Raw: "k"}, State: driver.InProgress, Generation: 1, Attempt: 1, Token: 7,
 		CreatedAt: t0, UpdatedAt: t0, LeaseUntil: t0.Add(time.Second),
 	}
-	tool := &Tool{Queue: "'sqlite:q.db?queue=orders'", Store: "'sqlite:q.db?queue=orders'", Own: true}
-	live := New(Input{Record: r, Now: t0, Tool: tool})
+	commands := &CLI{Queue: "'sqlite:q.db?queue=orders'", Store: "'sqlite:q.db?queue=orders'", Own: true}
+	live := Explain(Facts{Record: r, Now: t0, CLI: commands})
 	if live.LeaseExpired || !strings.Contains(live.Verdict, "A worker has it until") || !strings.Contains(live.Sentences[1].Text, "lasts until") ||
 		len(live.Commands) != 1 || live.Commands[0] != "semel records release k --store 'sqlite:q.db?queue=orders'" {
 		t.Errorf("live: %+v", live)
 	}
-	ended := New(Input{Record: r, Now: t0.Add(4 * time.Second), Tool: tool})
+	ended := Explain(Facts{Record: r, Now: t0.Add(4 * time.Second), CLI: commands})
 	if !ended.LeaseExpired || strings.Contains(ended.Verdict, "has it") || !strings.Contains(ended.Verdict, "ended 3s ago") ||
 		!strings.Contains(ended.Verdict, "The next delivery takes over") || !strings.Contains(ended.Sentences[1].Text, "which ended at 2026-01-02T03:04:06") ||
 		len(ended.Commands) != 1 || ended.Commands[0] != "semel queue stats --queue 'sqlite:q.db?queue=orders'" {
@@ -155,7 +156,7 @@ func TestTimelineRedriven(t *testing.T) {
 	}
 	operation := driver.AuditEntry{At: r.UpdatedAt, By: "root@vm", Kind: driver.Redrive, From: driver.FailedState, To: driver.Released}
 	for name, operations := range map[string][]driver.AuditEntry{"with the audit log": {operation}, "without": nil} {
-		s := New(Input{Record: r, Now: t0, Operations: operations})
+		s := Explain(Facts{Record: r, Now: t0, Operations: operations})
 		text := ""
 		for _, x := range s.Sentences {
 			text += x.Text + "\n"
@@ -169,7 +170,7 @@ func TestTimelineRedriven(t *testing.T) {
 		}
 	}
 	r.Generation, r.Attempt, r.Reason = 1, 1, "boom"
-	if s := New(Input{Record: r, Now: t0}); !s.Sentences[1].Doubt || !strings.Contains(s.Sentences[1].Text, "token 7) released the key") && !strings.Contains(s.Sentences[1].Text, "token 7 released the key, because boom") {
+	if s := Explain(Facts{Record: r, Now: t0}); !s.Sentences[1].Doubt || !strings.Contains(s.Sentences[1].Text, "token 7) released the key") && !strings.Contains(s.Sentences[1].Text, "token 7 released the key, because boom") {
 		t.Errorf("a failed run: %+v", s.Sentences)
 	}
 }
@@ -183,11 +184,11 @@ func TestTimelineDuplicates(t *testing.T) {
 			MessageID: id, At: t0.Add(time.Duration(sec) * time.Second), Worker: "vm:7", Queue: "orders", Count: 2, Decision: "replayed", Cause: "redelivery",
 		}
 	}
-	known := Input{
+	known := Facts{
 		Record: r, Now: t0, Duplicates: Duplicates{Kept: true, Total: 9, Newest: []driver.Duplicate{dup("m1", 1), dup("m2", 2)}},
-		Events: []Line{{Kind: "decided", MessageID: "m1", At: t0.Add(time.Second + 300), Decision: "replayed", Worker: "vm:7"}},
+		Events: []EventLine{{Kind: "decided", MessageID: "m1", At: t0.Add(time.Second + 300), Decision: "replayed", Worker: "vm:7"}},
 	}
-	s := New(known)
+	s := Explain(known)
 	text := ""
 	for _, x := range s.Sentences {
 		text += x.Text + "\n"
@@ -204,14 +205,14 @@ func TestTimelineDuplicates(t *testing.T) {
 	dead := dup("m3", 3)
 	dead.Decision, dead.Cause = "dead_lettered", "producer_duplicate"
 	known.Duplicates.Newest = []driver.Duplicate{dead}
-	if got := New(known).Sentences; !slices.ContainsFunc(got, func(x Sentence) bool {
+	if got := Explain(known).Sentences; !slices.ContainsFunc(got, func(x Sentence) bool {
 		return strings.Contains(x.Text, "Message m3 was a duplicate (a second message with the same key): it was dead-lettered without a run. "+
 			"A failed key has one dead letter")
 	}) {
 		t.Error(got)
 	}
 	known.Duplicates = Duplicates{}
-	if s := New(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {
+	if s := Explain(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {
 		t.Error(s.DuplicatesNote)
 	}
 }
@@ -225,7 +226,7 @@ func TestTimelineTrace(t *testing.T) {
 		driver.FailedState: "because too old (trace 0af7651916cd43dd8448eb211c80319c).",
 	} {
 		r := driver.Record{State: state, Generation: 1, CreatedAt: at, UpdatedAt: at, CompletedAt: at, Reason: driver.AppendTrace("too old", trace)}
-		if s := New(Input{Record: r, Now: at}); !strings.HasSuffix(s.Sentences[1].Text, want) {
+		if s := Explain(Facts{Record: r, Now: at}); !strings.HasSuffix(s.Sentences[1].Text, want) {
 			t.Errorf("%q, wanted %q at its end", s.Sentences[1].Text, want)
 		}
 	}
@@ -234,14 +235,14 @@ func TestTimelineTrace(t *testing.T) {
 // TestCommandsName: commands name the key, the consumer and the tenant where they have to, and the dead letter by its id.
 func TestCommandsName(t *testing.T) {
 	r := driver.Record{Key: driver.Key{Consumer: "mart", Tenant: "t 1", Raw: "-k"}, State: driver.Uncertain, Token: 7}
-	tool := &Tool{Store: "dynamodb://records", Queue: `"$SEMEL_QUEUE"`, Consumer: "mart"}
-	s := New(Input{Record: r, Tool: tool})
+	commands := &CLI{Store: "dynamodb://records", Queue: `"$SEMEL_QUEUE"`, Consumer: "mart"}
+	s := Explain(Facts{Record: r, CLI: commands})
 	want := `semel records resolve --as retry --store dynamodb://records --queue "$SEMEL_QUEUE" --consumer mart --tenant 't 1' -- -k`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
 	}
 	r.State = driver.FailedState
-	s = New(Input{Record: r, Tool: tool})
+	s = Explain(Facts{Record: r, CLI: commands})
 	want = "semel dlq redrive " + driver.DeadLetterID(driver.DeadLetterFailed, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
@@ -251,21 +252,21 @@ func TestCommandsName(t *testing.T) {
 // TestS204_TwoRoutes asserts that a timeline reports an event that came by two routes, once, and only then.
 func TestS204_TwoRoutes(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	line := func(id, route string) Line {
+	line := func(id, route string) EventLine {
 		at = at.Add(time.Second)
-		return Line{At: at, Kind: "received", Worker: "w", MessageID: id, Route: route}
+		return EventLine{At: at, Kind: "received", Worker: "w", MessageID: id, Route: route}
 	}
 	for name, c := range map[string]struct {
-		events []Line
+		events []EventLine
 		want   int
 	}{
-		"two rules":         {[]Line{line("1", "EventBridge"), line("1", "EventBridge"), line("2", "EventBridge"), line("3", "SNS arn")}, 1},
-		"redelivered":       {[]Line{line("1", "EventBridge"), line("1", "EventBridge")}, 0},
-		"sent by a person":  {[]Line{line("1", "EventBridge"), line(driver.RedriveID("l"), "EventBridge")}, 0},
-		"no event":          {[]Line{line("1", ""), line("2", "")}, 0},
-		"one of them is no": {[]Line{line("1", "EventBridge"), line("2", "")}, 0},
+		"two rules":         {[]EventLine{line("1", "EventBridge"), line("1", "EventBridge"), line("2", "EventBridge"), line("3", "SNS arn")}, 1},
+		"redelivered":       {[]EventLine{line("1", "EventBridge"), line("1", "EventBridge")}, 0},
+		"sent by a person":  {[]EventLine{line("1", "EventBridge"), line(driver.RedriveID("l"), "EventBridge")}, 0},
+		"no event":          {[]EventLine{line("1", ""), line("2", "")}, 0},
+		"one of them is no": {[]EventLine{line("1", "EventBridge"), line("2", "")}, 0},
 	} {
-		s := New(Input{Events: c.events})
+		s := Explain(Facts{Events: c.events})
 		got := 0
 		for _, x := range s.Sentences {
 			if strings.Contains(x.Text, "came by two routes: as message 1 (EventBridge) and as message 2 (EventBridge)") {
@@ -281,7 +282,7 @@ func TestS204_TwoRoutes(t *testing.T) {
 func TestTimelineSteps(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.InProgress, CreatedAt: t0, UpdatedAt: t0.Add(time.Hour)}
-	s := New(Input{Record: r, Now: t0, Steps: []driver.Step{
+	s := Explain(Facts{Record: r, Now: t0, Steps: []driver.Step{
 		{Name: "done", State: driver.StepDone, Token: 1, UpdatedAt: t0.Add(1 * time.Second)},
 		{Name: "begun", State: driver.StepRegistered, Token: 1, UpdatedAt: t0.Add(2 * time.Second)},
 		{Name: "started", State: driver.StepStarted, Token: 1, UpdatedAt: t0.Add(3 * time.Second)},
@@ -321,7 +322,7 @@ func TestVerdictOfFailedSteps(t *testing.T) {
 		{nil, "no earlier run can have had an effect"},
 	} {
 		r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.FailedState, Generation: 1}
-		if got := New(Input{Record: r, Steps: x.steps}).Verdict; !strings.Contains(got, x.want) {
+		if got := Explain(Facts{Record: r, Steps: x.steps}).Verdict; !strings.Contains(got, x.want) {
 			t.Errorf("%d steps: %q, wanted %q in it", len(x.steps), got, x.want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package explain writes the events file of a worker, and describes what happened to one key as a timeline of sentences.
-package explain
+package ops
 
 import (
 	"bufio"
@@ -12,11 +11,10 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Line is one event in an events file: a JSON object a line. Fields that do not apply are absent.
-type Line struct {
+// EventLine is one event in an events file: a JSON object a line. Fields that do not apply are absent.
+type EventLine struct {
 	At        time.Time `json:"at"`
 	Kind      string    `json:"kind"`
 	Worker    string    `json:"worker"`
@@ -48,8 +46,8 @@ type Line struct {
 	Load *semel.Load `json:"load,omitempty"`
 }
 
-func lineOf(worker string, e semel.Event) Line {
-	l := Line{
+func lineOf(worker string, e semel.Event) EventLine {
+	l := EventLine{
 		At: e.At.UTC(), Kind: string(e.Kind), Worker: worker, Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: e.Key.Raw,
 		MessageID: e.MessageID, Attempt: e.Attempt, Token: e.Token, Count: e.Count, Route: e.Route, Decision: string(e.Decision),
 		Cause: string(e.Cause), Lease: e.Lease, Takeover: e.Takeover, Unknown: e.Unknown,
@@ -70,85 +68,81 @@ func lineOf(worker string, e semel.Event) Line {
 	return l
 }
 
-// Journal appends events to a file. Several workers may append to one file: each write is whole lines. Add never
-// blocks on the disk: a goroutine writes, and pending events stay in memory.
-type Journal struct {
-	f      *os.File
-	out    io.Writer // f, without escape sequences that a message may contain
+// EventLog writes events as JSON lines. Adding never blocks on the writer: a goroutine writes, and pending events stay in memory.
+type EventLog struct {
+	out    io.WriteCloser
 	worker string
 
 	mu      sync.Mutex
-	pending []semel.Event
-	loads   []Line
+	pending []pendingEvent
 	closed  bool
 	kick    chan struct{}
-	done    chan struct{}
-	err     error
+	done    chan error
 }
 
-// OpenJournal opens the file, and creates it if it does not exist.
-func OpenJournal(path string) (*Journal, error) {
-	f, err := output.AppendFile(path)
-	if err != nil {
-		return nil, err
-	}
+type pendingEvent struct {
+	semel.Event
+	load *semel.Load
+}
+
+// NewEventLog writes events to out, in chunks of whole lines, so that several workers may append to one file. The lines name the
+// worker by host and process. Close it.
+func NewEventLog(out io.WriteCloser) *EventLog {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "?"
 	}
-	j := &Journal{f: f, out: output.NewSafe(f), worker: fmt.Sprintf("%s:%d", host, os.Getpid()), kick: make(chan struct{}, 1), done: make(chan struct{})}
-	go j.write()
-	return j, nil
+	l := &EventLog{out: out, worker: fmt.Sprintf("%s:%d", host, os.Getpid()), kick: make(chan struct{}, 1), done: make(chan error, 1)}
+	go l.write()
+	return l
 }
 
-// Add records an event.
-func (j *Journal) Add(e semel.Event) {
-	j.mu.Lock()
-	if !j.closed {
-		j.pending = append(j.pending, e)
-	}
-	j.mu.Unlock()
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
-}
+// Add records an event: [semel.Observe] makes it the events of a consumer. After Close it does nothing.
+func (l *EventLog) Add(e semel.Event) { l.add(pendingEvent{Event: e}) }
 
 // AddLoad records how busy the worker is.
-func (j *Journal) AddLoad(at time.Time, l semel.Load) {
-	j.mu.Lock()
-	if !j.closed {
-		j.loads = append(j.loads, Line{At: at.UTC(), Kind: "load", Worker: j.worker, Load: &l})
+func (l *EventLog) AddLoad(at time.Time, load semel.Load) {
+	l.add(pendingEvent{semel.Event{At: at, Kind: "load"}, &load})
+}
+
+func (l *EventLog) add(e pendingEvent) {
+	l.mu.Lock()
+	if !l.closed {
+		l.pending = append(l.pending, e)
 	}
-	j.mu.Unlock()
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *EventLog) wake() {
 	select {
-	case j.kick <- struct{}{}:
+	case l.kick <- struct{}{}:
 	default:
 	}
 }
 
-func (j *Journal) write() {
-	defer close(j.done)
-	for {
-		<-j.kick
-		j.mu.Lock()
-		batch, loads, closed := j.pending, j.loads, j.closed
-		j.pending, j.loads = nil, nil
-		j.mu.Unlock()
-		if err := errors.Join(j.append(batch), j.appendLoads(loads)); err != nil && j.err == nil {
-			j.err = err
-		}
-		if closed {
-			return
+func (l *EventLog) write() {
+	var first error
+	for closed := false; !closed; {
+		<-l.kick
+		var batch []pendingEvent
+		l.mu.Lock()
+		batch, l.pending, closed = l.pending, nil, l.closed
+		l.mu.Unlock()
+		if err := l.append(batch); first == nil {
+			first = err
 		}
 	}
+	l.done <- first
 }
 
 // append writes a batch in chunks of whole lines.
-func (j *Journal) append(batch []semel.Event) error {
+func (l *EventLog) append(batch []pendingEvent) error {
 	var buf []byte
 	for i, e := range batch {
-		b, err := json.Marshal(lineOf(j.worker, e))
+		line := lineOf(l.worker, e.Event)
+		line.Load = e.load
+		b, err := json.Marshal(line)
 		if err != nil {
 			return fmt.Errorf("write events: %w", err)
 		}
@@ -156,7 +150,7 @@ func (j *Journal) append(batch []semel.Event) error {
 		if len(buf) < 256<<10 && i < len(batch)-1 {
 			continue
 		}
-		if _, err := j.out.Write(buf); err != nil {
+		if _, err := l.out.Write(buf); err != nil {
 			return fmt.Errorf("write events: %w", err)
 		}
 		buf = buf[:0]
@@ -164,35 +158,18 @@ func (j *Journal) append(batch []semel.Event) error {
 	return nil
 }
 
-func (j *Journal) appendLoads(lines []Line) error {
-	for i := range lines {
-		b, err := json.Marshal(&lines[i])
-		if err == nil {
-			_, err = j.out.Write(append(b, '\n'))
-		}
-		if err != nil {
-			return fmt.Errorf("write events: %w", err)
-		}
-	}
-	return nil
+// Close writes the pending events and closes the writer. It returns the first error of all writes. Call it once.
+func (l *EventLog) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.wake()
+	return errors.Join(<-l.done, l.out.Close())
 }
 
-// Close writes the pending events and closes the file. It returns the first error of all writes.
-func (j *Journal) Close() error {
-	j.mu.Lock()
-	j.closed = true
-	j.mu.Unlock()
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
-	<-j.done
-	return errors.Join(j.err, j.f.Close())
-}
-
-// Read calls each with the lines of an events file, in order. It ignores a last line that a crash cut off. Any other
+// ReadEvents calls each with the lines of an events file, in order. It ignores a last line that a crash cut off. Any other
 // malformed line is an error.
-func Read(path string, each func(Line)) error {
+func ReadEvents(path string, each func(EventLine)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -208,7 +185,7 @@ func Read(path string, each func(Line)) error {
 		if len(b) == 0 {
 			return nil
 		}
-		var l Line
+		var l EventLine
 		if err := json.Unmarshal(b, &l); err != nil {
 			if !whole {
 				return nil

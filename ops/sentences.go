@@ -1,4 +1,4 @@
-package explain
+package ops
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // sentence describes one event; "" for events that the timeline leaves out.
-func sentence(e Line) (text string, doubt bool) {
+func sentence(e EventLine) (text string, doubt bool) {
 	who := "Worker " + e.Worker
 	switch e.Kind {
 	case "received":
@@ -48,7 +48,7 @@ func sentence(e Line) (text string, doubt bool) {
 	return "", false
 }
 
-func decided(e Line, who string) string {
+func decided(e EventLine, who string) string {
 	cause := map[string]string{
 		"redelivery": "a redelivery", "producer_duplicate": "a second message with the same key",
 		"raced_local": "another delivery of the key ran in the same process",
@@ -162,7 +162,7 @@ func (c *Duplicates) note() string {
 }
 
 // inEvents reports whether an events file also has the duplicate.
-func inEvents(d *driver.Duplicate, events []Line) bool {
+func inEvents(d *driver.Duplicate, events []EventLine) bool {
 	for i := range events {
 		e := &events[i]
 		if e.Kind == "decided" && e.MessageID == d.MessageID && e.At.Sub(d.At).Abs() < time.Millisecond {
@@ -174,7 +174,7 @@ func inEvents(d *driver.Duplicate, events []Line) bool {
 
 // duplicateSentence describes one duplicate.
 func duplicateSentence(d *driver.Duplicate) string {
-	text := decided(Line{MessageID: d.MessageID, Decision: d.Decision, Cause: d.Cause}, "Worker "+d.Worker)
+	text := decided(EventLine{MessageID: d.MessageID, Decision: d.Decision, Cause: d.Cause}, "Worker "+d.Worker)
 	if text == "" {
 		text = fmt.Sprintf("Message %s was a duplicate (%s).", d.MessageID, d.Decision)
 	}
@@ -187,8 +187,8 @@ func duplicateSentence(d *driver.Duplicate) string {
 
 // routes reports one source event that arrived as several messages: the time and the sentence of the second message.
 // A redelivery is the same message, and a redrive is not another route.
-func routes(events []Line) (at time.Time, text string) {
-	var first *Line
+func routes(events []EventLine) (at time.Time, text string) {
+	var first *EventLine
 	for i := range events {
 		e := &events[i]
 		switch {
@@ -204,7 +204,7 @@ func routes(events []Line) (at time.Time, text string) {
 }
 
 // left describes which effects a failed key may have left: those of its steps, if it has any.
-func (k *Input) left(r *driver.Record) string {
+func (k *Facts) left(r *driver.Record) string {
 	steps, undone := 0, 0
 	for _, s := range k.Steps {
 		switch s.State {

@@ -1,4 +1,4 @@
-package audit
+package ops
 
 import (
 	"encoding/hex"
@@ -49,11 +49,11 @@ func both(key, effectKey string) string {
 }
 
 // run audits and returns what was found, as KIND KEY, sorted.
-func run(t *testing.T, s Scope, journal string, records ...driver.Record) (*Audit, []string) {
+func run(t *testing.T, s AuditScope, journal string, records ...driver.Record) (*Audit, []string) {
 	t.Helper()
 	s.Consumer, s.Now, s.Grace, s.AllTenants = "orders", began, grace, s.Tenant == ""
 	var got []string
-	a := New(s, func(f Finding) error {
+	a := NewAudit(s, func(f Finding) error {
 		name := f.Key
 		if name == "" {
 			name = f.EffectKey[:4]
@@ -61,7 +61,7 @@ func run(t *testing.T, s Scope, journal string, records ...driver.Record) (*Audi
 		got = append(got, string(f.Kind)+" "+name)
 		return nil
 	})
-	if err := ReadLines("journal", strings.NewReader(journal), a.Add); err != nil {
+	if err := ReadEffects("journal", strings.NewReader(journal), a.Add); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range records {
@@ -159,7 +159,7 @@ func TestS1_09_Findings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, got := run(t, Scope{}, x.journal, x.records...)
+			a, got := run(t, AuditScope{}, x.journal, x.records...)
 			if !slices.Equal(got, x.want) {
 				t.Errorf("found %q, wanted %q", got, x.want)
 			}
@@ -176,12 +176,12 @@ func TestS1_09_Steps(t *testing.T) {
 		`{"key":"a","step":"charge"}`, `{"key":"a","step":"mail"}`,
 		`{"key":"b","step":"charge"}`, `{"key":"b","step":"charge"}`,
 		fmt.Sprintf(`{"effect_key":%q}`, keyOf("c", "mail", 0, "")), fmt.Sprintf(`{"effect_key":%q}`, keyOf("c", "charge", 0, "")))
-	_, got := run(t, Scope{Steps: []string{"charge", "mail"}}, journal,
+	_, got := run(t, AuditScope{Steps: []string{"charge", "mail"}}, journal,
 		record("a", driver.Completed), record("b", driver.Completed), record("c", driver.Completed))
 	if want := []string{"duplicate_effect b", "record_without_effect b"}; !slices.Equal(got, want) {
 		t.Errorf("found %q, wanted %q", got, want)
 	}
-	a := New(Scope{Consumer: "orders", Steps: []string{"charge", "mail"}}, nil)
+	a := NewAudit(AuditScope{Consumer: "orders", Steps: []string{"charge", "mail"}}, nil)
 	if err := a.Add(Effect{Key: "a"}); err == nil {
 		t.Error("a line that names no step of several was taken")
 	}
@@ -198,7 +198,7 @@ func TestS1_09_Range(t *testing.T) {
 	completed := func(d time.Duration) func(*driver.Record) {
 		return func(r *driver.Record) { r.CompletedAt = began.Add(d) }
 	}
-	scope := Scope{Since: began.Add(-2 * time.Hour), Until: began.Add(-10 * time.Minute)}
+	scope := AuditScope{Since: began.Add(-2 * time.Hour), Until: began.Add(-10 * time.Minute)}
 	a, got := run(t, scope, lines(
 		at(-3*time.Hour, "old"),                              // no record, too old
 		at(-time.Hour, "none"),                               // no record
@@ -226,7 +226,7 @@ func TestS1_09_Range(t *testing.T) {
 func TestS1_09_YoungDuplicates(t *testing.T) {
 	young := began.Add(-time.Second).Format(time.RFC3339)
 	at := func(key string) string { return fmt.Sprintf(`{"key":%q,"at":%q}`, key, young) }
-	_, got := run(t, Scope{}, lines(at("twice"), at("twice"), at("stray"), at("stray"), at("alone")),
+	_, got := run(t, AuditScope{}, lines(at("twice"), at("twice"), at("stray"), at("stray"), at("alone")),
 		record("twice", driver.Completed))
 	if want := []string{"duplicate_effect stray", "duplicate_effect twice"}; !slices.Equal(got, want) {
 		t.Errorf("found %q, wanted %q", got, want)
@@ -237,10 +237,10 @@ func TestS1_09_Tenants(t *testing.T) {
 	tenant := func(name string) func(*driver.Record) { return func(r *driver.Record) { r.Key.Tenant = name } }
 	journal := lines(`{"key":"a","tenant":"x"}`, `{"key":"a","tenant":"y"}`)
 	records := []driver.Record{record("a", driver.Completed, tenant("x")), record("a", driver.Completed, tenant("z"))}
-	if _, got := run(t, Scope{}, journal, records...); !slices.Equal(got, []string{"effect_without_record a", "record_without_effect a"}) {
+	if _, got := run(t, AuditScope{}, journal, records...); !slices.Equal(got, []string{"effect_without_record a", "record_without_effect a"}) {
 		t.Errorf("all tenants: found %q", got)
 	}
-	if _, got := run(t, Scope{Tenant: "x"}, journal, records...); got != nil {
+	if _, got := run(t, AuditScope{Tenant: "x"}, journal, records...); got != nil {
 		t.Errorf("tenant x: found %q", got)
 	}
 }
@@ -265,7 +265,7 @@ func TestReadLines(t *testing.T) {
 		{in: `{"key":{}}` + "\n", err: "key: a map[string]interface {} is no text"},
 	} {
 		var got []string
-		err := ReadLines("journal", strings.NewReader(x.in), func(e Effect) error {
+		err := ReadEffects("journal", strings.NewReader(x.in), func(e Effect) error {
 			ms := int64(0)
 			if !e.At.IsZero() {
 				ms = e.At.UnixMilli()
@@ -281,14 +281,14 @@ func TestReadLines(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	if err := ReadLines("journal", strings.NewReader(`{"key":"a"}`), func(Effect) error { return stop }); !errors.Is(err, stop) {
+	if err := ReadEffects("journal", strings.NewReader(`{"key":"a"}`), func(Effect) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the caller's error was returned as %v", err)
 	}
 }
 
 // BenchmarkAudit measures a million keys: bytes and time for each.
 func BenchmarkAudit(b *testing.B) {
-	a := New(Scope{Consumer: "orders", AllTenants: true, Now: began}, func(Finding) error { return nil })
+	a := NewAudit(AuditScope{Consumer: "orders", AllTenants: true, Now: began}, func(Finding) error { return nil })
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if err := a.Add(Effect{Key: fmt.Sprintf("order-%09d|charge", i), At: began.Add(-time.Hour)}); err != nil {

@@ -1,4 +1,4 @@
-package audit
+package ops
 
 import (
 	"encoding/hex"
@@ -18,7 +18,7 @@ type tally struct {
 	epochs       int // epochs with an effect that was named by its effect key
 }
 
-func (t *tally) take(n *entry) {
+func (t *tally) take(n *effectEntry) {
 	n.known = true
 	t.total += int(n.count)
 	t.ranged, t.judged = t.ranged || n.ranged, t.judged || n.judged
@@ -118,8 +118,8 @@ func (a *Audit) missing(r *driver.Record, f Finding) error {
 		return nil
 	}
 	f.Kind, f.At, f.Detail = RecordWithoutEffect, timeOf(r.CompletedAt.UnixMicro()), "completed, and the journal has no effect"
-	if r.Reason != "" {
-		f.Detail += " (" + r.Reason + ")"
+	if reason, _ := driver.CutTrace(r.Reason); reason != "" {
+		f.Detail += " (" + reason + ")"
 	}
 	return a.find(f, r.Key)
 }

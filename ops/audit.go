@@ -1,4 +1,4 @@
-package audit
+package ops
 
 import (
 	"encoding/hex"
@@ -10,45 +10,45 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Kind names what is wrong.
-type Kind string
+// FindingKind names what is wrong.
+type FindingKind string
 
 // The kinds of findings.
 const (
 	// OrphanClaim: a claim whose lease has been over for longer than the grace, and that nobody took over.
-	OrphanClaim Kind = "orphan_claim"
+	OrphanClaim FindingKind = "orphan_claim"
 	// EffectWithoutRecord: an effect of a key that has no record.
-	EffectWithoutRecord Kind = "effect_without_record"
+	EffectWithoutRecord FindingKind = "effect_without_record"
 	// RecordWithoutEffect: a completed key without effect.
-	RecordWithoutEffect Kind = "record_without_effect"
+	RecordWithoutEffect FindingKind = "record_without_effect"
 	// DuplicateEffect: more effects than the key may have.
-	DuplicateEffect Kind = "duplicate_effect"
+	DuplicateEffect FindingKind = "duplicate_effect"
 	// EffectNotCompleted: an effect of a key that is FAILED, UNCERTAIN, RELEASED, or that the handler dropped.
-	EffectNotCompleted Kind = "effect_not_completed"
+	EffectNotCompleted FindingKind = "effect_not_completed"
 	// MismatchedEffectKey: the journal names a key together with an effect key that is not one of this key.
-	MismatchedEffectKey Kind = "mismatched_effect_key"
+	MismatchedEffectKey FindingKind = "mismatched_effect_key"
 )
 
-// Kinds lists all of them, in the order of reports.
-var Kinds = []Kind{
+// FindingKinds lists all of them, in the order of reports.
+var FindingKinds = []FindingKind{
 	DuplicateEffect, EffectWithoutRecord, RecordWithoutEffect, EffectNotCompleted, MismatchedEffectKey, OrphanClaim,
 }
 
 // Finding is one thing that does not fit.
 type Finding struct {
-	Kind      Kind       `json:"kind"`
-	Key       string     `json:"key,omitempty"`
-	Tenant    string     `json:"tenant,omitempty"`
-	Step      string     `json:"step,omitempty"`
-	EffectKey string     `json:"effect_key,omitempty"`
-	State     string     `json:"state,omitempty"`
-	Effects   int        `json:"effects,omitempty"`
-	At        *time.Time `json:"at,omitempty"`
-	Detail    string     `json:"detail"`
+	Kind      FindingKind `json:"kind"`
+	Key       string      `json:"key,omitempty"`
+	Tenant    string      `json:"tenant,omitempty"`
+	Step      string      `json:"step,omitempty"`
+	EffectKey string      `json:"effect_key,omitempty"`
+	State     string      `json:"state,omitempty"`
+	Effects   int         `json:"effects,omitempty"`
+	At        *time.Time  `json:"at,omitempty"`
+	Detail    string      `json:"detail"`
 }
 
-// Scope is what is compared.
-type Scope struct {
+// AuditScope is what is compared.
+type AuditScope struct {
 	Consumer string
 	// Tenant restricts the audit to one tenant; AllTenants: to none.
 	Tenant     string
@@ -64,21 +64,21 @@ type Scope struct {
 	Grace time.Duration
 }
 
-// Report counts what was compared and found.
-type Report struct {
-	Effects         int          `json:"effects"`
-	EffectsOutside  int          `json:"effects_outside"` // of the range, or too recent
-	OtherConsumers  int          `json:"effects_of_other_consumers"`
-	Records         int          `json:"records"`
-	Completed       int          `json:"completed"`
-	Dropped         int          `json:"dropped"`
-	UnderWay        int          `json:"under_way"` // claims, and records too recent to be judged
-	Findings        map[Kind]int `json:"findings"`
-	DuplicateEffect int          `json:"semel_duplicate_effects_total"`
+// AuditReport counts what was compared and found.
+type AuditReport struct {
+	Effects         int                 `json:"effects"`
+	EffectsOutside  int                 `json:"effects_outside"` // of the range, or too recent
+	OtherConsumers  int                 `json:"effects_of_other_consumers"`
+	Records         int                 `json:"records"`
+	Completed       int                 `json:"completed"`
+	Dropped         int                 `json:"dropped"`
+	UnderWay        int                 `json:"under_way"` // claims, and records too recent to be judged
+	Findings        map[FindingKind]int `json:"findings"`
+	DuplicateEffect int                 `json:"semel_duplicate_effects_total"`
 }
 
 // Found is how many findings there are.
-func (r *Report) Found() (n int) {
+func (r *AuditReport) Found() (n int) {
 	for _, c := range r.Findings {
 		n += c
 	}
@@ -91,20 +91,20 @@ func (r *Report) Found() (n int) {
 // It takes about half a kilobyte of memory for each distinct effect; records are not kept. A million of both took 15 s and
 // 470 MB.
 type Audit struct {
-	Scope
-	Report
+	AuditScope
+	AuditReport
 	// Emit is called with each finding.
 	Emit func(Finding) error
 
 	byID    map[[32]byte]int32
-	entries []entry
+	entries []effectEntry
 	// claims are the entries whose line names a key that the effect key is not derived from at first sight, by the
 	// effect key that would be.
 	claims map[[32]byte][]int32
 }
 
-// entry is one distinct effect.
-type entry struct {
+// effectEntry is one distinct effect.
+type effectEntry struct {
 	id          [32]byte
 	key, tenant string
 	first, last int64 // microseconds; 0 = not known
@@ -117,14 +117,14 @@ type entry struct {
 	wrong       bool // its key is not the one that it names: said already
 }
 
-// New begins an audit.
-func New(s Scope, emit func(Finding) error) *Audit {
+// NewAudit begins an audit.
+func NewAudit(s AuditScope, emit func(Finding) error) *Audit {
 	if len(s.Steps) == 0 {
 		s.Steps = []string{""}
 	}
-	a := &Audit{Scope: s, Emit: emit, byID: map[[32]byte]int32{}, claims: map[[32]byte][]int32{}}
-	a.Findings = map[Kind]int{}
-	for _, k := range Kinds {
+	a := &Audit{AuditScope: s, Emit: emit, byID: map[[32]byte]int32{}, claims: map[[32]byte][]int32{}}
+	a.Findings = map[FindingKind]int{}
+	for _, k := range FindingKinds {
 		a.Findings[k] = 0
 	}
 	return a
@@ -165,7 +165,7 @@ func (a *Audit) Add(e Effect) error {
 	if !ok {
 		i = int32(len(a.entries))
 		a.byID[id] = i
-		a.entries = append(a.entries, entry{id: id, tenant: e.Tenant, step: int16(step)})
+		a.entries = append(a.entries, effectEntry{id: id, tenant: e.Tenant, step: int16(step)})
 	}
 	if n := &a.entries[i]; n.key == "" && e.Key != "" {
 		n.key = e.Key
@@ -177,7 +177,7 @@ func (a *Audit) Add(e Effect) error {
 	return nil
 }
 
-func (n *entry) add(e Effect, ranged, judged bool) {
+func (n *effectEntry) add(e Effect, ranged, judged bool) {
 	if e.EffectKey != nil {
 		n.count++
 	} else {

@@ -1,6 +1,4 @@
-// Package audit compares records with a journal of effects that somebody else keeps: a payment provider's export, a table
-// of charges, the handler's own log.
-package audit
+package ops
 
 import (
 	"bufio"
@@ -11,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Effect is one line of a journal: one effect that happened.
+// Effect is one effect that happened: a line of a journal that somebody else keeps, such as a payment provider's export, a table of
+// charges, the handler's own log.
 type Effect struct {
 	// Key is semel's key, EffectKey what the handler was given as SEMEL_EFFECT_KEY; one of them, or both.
 	Key       string
@@ -29,28 +29,28 @@ type Effect struct {
 	At time.Time
 }
 
-// fields are the members of a line, or the columns of a query.
-var fields = []string{"key", "effect_key", "consumer", "tenant", "step", "at"}
+// effectFields are the members of a line, or the columns of a query.
+var effectFields = []string{"key", "effect_key", "consumer", "tenant", "step", "at"}
 
-// Set gives the field of that name a value, as JSON or a database has it; other names are passed over.
-func (e *Effect) Set(name string, v any) (err error) {
+// set gives the field of that name a value, as JSON or a database has it; other names are passed over.
+func (e *Effect) set(name string, v any) (err error) {
 	if v == nil {
 		return nil
 	}
 	switch strings.ToLower(name) {
 	case "key":
-		e.Key, err = text(v)
+		e.Key, err = nameOf(v)
 	case "consumer":
-		e.Consumer, err = text(v)
+		e.Consumer, err = nameOf(v)
 	case "tenant":
-		e.Tenant, err = text(v)
+		e.Tenant, err = nameOf(v)
 	case "step":
-		e.Step, err = text(v)
+		e.Step, err = nameOf(v)
 	case "at":
-		e.At, err = moment(v)
+		e.At, err = timeAt(v)
 	case "effect_key":
 		var s string
-		if s, err = text(v); err == nil && s != "" {
+		if s, err = nameOf(v); err == nil && s != "" {
 			e.EffectKey, err = effectKey(s)
 		}
 	}
@@ -75,8 +75,8 @@ func effectKey(s string) (*[32]byte, error) {
 	return (*[32]byte)(b), nil
 }
 
-// text is a value that names something: numbers as they are written.
-func text(v any) (string, error) {
+// nameOf is a value that names something: numbers as they are written.
+func nameOf(v any) (string, error) {
 	switch x := v.(type) {
 	case string:
 		return x, nil
@@ -94,16 +94,16 @@ func text(v any) (string, error) {
 	return "", fmt.Errorf("a %T is no text", v)
 }
 
-// moment reads a time: RFC 3339, a date with a time in UTC as databases write it, or a number since 1970, whose size tells
+// timeAt reads a time: RFC 3339, a date with a time in UTC as databases write it, or a number since 1970, whose size tells
 // whether it counts seconds, milliseconds, microseconds or nanoseconds.
-func moment(v any) (time.Time, error) {
+func timeAt(v any) (time.Time, error) {
 	if t, ok := v.(time.Time); ok {
 		return t, nil
 	}
 	if f, ok := v.(float64); ok {
 		return since1970(f)
 	}
-	s, err := text(v)
+	s, err := nameOf(v)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -139,10 +139,10 @@ func cut(s string) string {
 	return s
 }
 
-// ReadLines calls each with the effects of a journal of JSON lines: objects with the members key, effect_key, consumer,
+// ReadEffects calls each with the effects of a journal of JSON lines: objects with the members key, effect_key, consumer,
 // tenant, step and at; others are passed over. A last line that was cut off by a crash is passed over, any other line
 // that cannot be read is an error that names it.
-func ReadLines(name string, in io.Reader, each func(Effect) error) error {
+func ReadEffects(name string, in io.Reader, each func(Effect) error) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for n := 1; ; n++ {
 		b, err := r.ReadBytes('\n')
@@ -151,7 +151,7 @@ func ReadLines(name string, in io.Reader, each func(Effect) error) error {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		if len(bytes.TrimSpace(b)) > 0 {
-			e, err := readLine(b)
+			e, err := readEffect(b)
 			switch {
 			case errors.Is(err, errNotJSON) && !whole:
 				return nil
@@ -170,7 +170,7 @@ func ReadLines(name string, in io.Reader, each func(Effect) error) error {
 
 var errNotJSON = errors.New("not a JSON object")
 
-func readLine(b []byte) (e Effect, err error) {
+func readEffect(b []byte) (e Effect, err error) {
 	var members map[string]any
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -180,8 +180,8 @@ func readLine(b []byte) (e Effect, err error) {
 	if dec.More() {
 		return e, errOneObject
 	}
-	for _, name := range fields {
-		if err := e.Set(name, members[name]); err != nil {
+	for _, name := range effectFields {
+		if err := e.set(name, members[name]); err != nil {
 			return e, err
 		}
 	}
@@ -190,23 +190,18 @@ func readLine(b []byte) (e Effect, err error) {
 
 var errOneObject = errors.New("a journal has one object a line")
 
-// Row makes an effect of one row of a query.
-func Row(columns []string, values []any) (e Effect, err error) {
-	for i, name := range columns {
-		if err := e.Set(name, values[i]); err != nil {
-			return e, err
-		}
+// EffectRows makes effects of the rows of a query with these columns. A query without key and effect_key is an error.
+func EffectRows(columns []string) (row func(values []any) (Effect, error), err error) {
+	if !slices.ContainsFunc(columns, func(name string) bool { n := strings.ToLower(name); return n == "key" || n == "effect_key" }) {
+		return nil, fmt.Errorf("the query has no column key or effect_key (it has %s): SELECT order_id AS key, created_at AS at …",
+			strings.Join(columns, ", "))
 	}
-	return e, e.check()
-}
-
-// CheckColumns refuses a query that cannot say whose effects they are.
-func CheckColumns(columns []string) error {
-	for _, name := range columns {
-		if n := strings.ToLower(name); n == "key" || n == "effect_key" {
-			return nil
+	return func(values []any) (e Effect, err error) {
+		for i, name := range columns {
+			if err := e.set(name, values[i]); err != nil {
+				return e, err
+			}
 		}
-	}
-	return fmt.Errorf("the query has no column key or effect_key (it has %s): SELECT order_id AS key, created_at AS at …",
-		strings.Join(columns, ", "))
+		return e, e.check()
+	}, nil
 }

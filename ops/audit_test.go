@@ -15,7 +15,7 @@ import (
 
 var began = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-const grace = time.Minute
+const graceTime = time.Minute
 
 func record(key string, state driver.State, hint ...func(*driver.Record)) driver.Record {
 	old := began.Add(-time.Hour)
@@ -51,7 +51,7 @@ func both(key, effectKey string) string {
 // run audits and returns what was found, as KIND KEY, sorted.
 func run(t *testing.T, s AuditScope, journal string, records ...driver.Record) (*Audit, []string) {
 	t.Helper()
-	s.Consumer, s.Now, s.Grace, s.AllTenants = "orders", began, grace, s.Tenant == ""
+	s.Consumer, s.Now, s.Grace, s.AllTenants = "orders", began, graceTime, s.Tenant == ""
 	var got []string
 	a := NewAudit(s, func(f Finding) error {
 		name := f.Key

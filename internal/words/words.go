@@ -4,10 +4,14 @@ package words
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // Count is a number with its noun: 1 message, 2 messages. many is the plural where it is not one with an s behind it.
@@ -97,4 +101,21 @@ func Quote(word string) string {
 	}
 	b.WriteByte('\'')
 	return b.String()
+}
+
+// Duration prints a duration exactly, as flags and files take it: 14d, 36h, 15m, 1m30s.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	return driver.DurationText(d)
+}
+
+// About is Duration, rounded to milliseconds from a second on.
+func About(d time.Duration) string {
+	if d >= time.Second {
+		d = d.Round(time.Millisecond)
+	}
+	return Duration(d)
 }

@@ -1,6 +1,9 @@
 package words
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{"a\tb": `a\x09b`, "日本語": "日本…", "\xff": `\xff`, "a\u202eb\u009b2J": `a\u202eb\u009b2J`, "\U000e0001": `\udb40\udc01`, "ab": "ab"} {
@@ -44,6 +47,17 @@ func TestQuote(t *testing.T) {
 	} {
 		if got := Quote(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestAbout(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		14 * 24 * time.Hour: "14d", 36 * time.Hour: "36h", 5 * time.Minute: "5m", 40500 * time.Millisecond: "40.5s", 90 * time.Second: "1m30s",
+		10 * time.Hour: "10h", 0: "0s", 333333333: "333.333333ms",
+	} {
+		if got := About(d); got != want {
+			t.Errorf("%d: %q, want %q", d, got, want)
 		}
 	}
 }

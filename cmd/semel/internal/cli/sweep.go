@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -48,7 +47,7 @@ of a consumer that has no workers any more.`,
 			}
 			late := ""
 			if total.Lag > 0 {
-				late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
+				late += fmt.Sprintf("; the retention of the oldest one ended %s ago", words.About(total.Lag))
 			}
 			expired := ""
 			if total.Expired > 0 {

@@ -1,4 +1,4 @@
-package advice
+package ops
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // kept is a queue that keeps messages for a while, and moves them to a dead-letter queue and back.
 type kept struct {
 	driver.Queue
-	live Live
+	live LiveQueue
 }
 
 func (q kept) Features() driver.QueueFeatures {
@@ -33,7 +33,7 @@ func TestWorkDoctorAndAdviseAgree(t *testing.T) {
 	for _, retention := range []time.Duration{4 * day, 14 * day, 36 * time.Hour} {
 		for _, dead := range []time.Duration{day, 4 * day, 10 * day, 14 * day} {
 			for _, producers := range []time.Duration{0, 90 * time.Minute, 3 * day} {
-				for _, more := range []Live{{}, {MaxReceives: 200}, {FIFO: true}, {FIFO: true, MaxReceives: 200}} {
+				for _, more := range []LiveQueue{{}, {MaxReceives: 200}, {FIFO: true}, {FIFO: true, MaxReceives: 200}} {
 					live := more
 					live.Retention, live.DeadLetterRetention = retention, dead
 					q := kept{db.Queue("orders"), live}
@@ -45,15 +45,15 @@ func TestWorkDoctorAndAdviseAgree(t *testing.T) {
 						t.Fatal(err)
 					}
 					window, horizon := c.Window()
-					now, advised := LateFor(q.Features(), producers), LateFor(q.Features(), producers)
-					if l, ok := LateAdvised(q.Features(), producers); ok {
+					now, advised := LatenessOf(q.Features(), producers), LatenessOf(q.Features(), producers)
+					if l, ok := LatenessAdvised(q.Features(), producers); ok {
 						advised = l
 					}
-					s := Compute(Input{Kind: Standard, ProducerRetries: producers, Live: &live})
+					s := (Workload{Kind: KindSQS, ProducerRetries: producers, Live: &live}).Settings()
 					switch {
-					case now.Horizon() != horizon || Retention(horizon) != window:
+					case now.Horizon() != horizon || RetentionFor(horizon) != window:
 						t.Errorf("%+v: doctor's horizon is %s, the worker's %s, kept for %s", live, now.Horizon(), horizon, window)
-					case s.Horizon != advised.Horizon() || s.Retention != Retention(advised.Horizon()):
+					case s.Horizon != advised.Horizon() || s.Retention != RetentionFor(advised.Horizon()):
 						t.Errorf("%+v: advise says horizon %s and retention %s, doctor %s once that is set", live, s.Horizon, s.Retention,
 							advised.Horizon())
 					case s.DeadLetterRetention == dead && advised != now:

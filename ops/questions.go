@@ -1,9 +1,10 @@
-package advice
+package ops
 
 import (
 	"fmt"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Question is a common question about idempotent consumers, with the reply for this input.
@@ -23,11 +24,11 @@ type Case struct {
 
 // Questions returns the questions that concern the queue, those about DynamoDB only where the records may be there. Inputs change
 // only the numbers in them.
-func Questions(in Input) []Question {
+func (in Workload) Questions() []Question {
 	in = in.Assumed()
-	s := Compute(in)
+	s := in.Settings()
 	beat := fmt.Sprintf("every %s: a third of the lease of %s, counted from the receive, so that two in a row may fail; what waits for "+
-		"a handler is extended as well. It cannot go on forever: a run ends at %s", Text(s.Heartbeat), Text(s.Lease), Text(s.MaxRuntime))
+		"a handler is extended as well. It cannot go on forever: a run ends at %s", words.About(s.Heartbeat), words.About(s.Lease), words.About(s.MaxRuntime))
 	if s.Heartbeat == 0 {
 		beat = "never, as you said: the visibility alone has to cover the longest run"
 	}
@@ -36,15 +37,15 @@ func Questions(in Input) []Question {
 			Question: "What decides the visibility timeout?",
 			Reply: fmt.Sprintf("%s here. With a heartbeat: only how long a message may wait after a crash, so half a minute or a minute. "+
 				"Without one: the longest run of all that a worker has in flight. Under Lambda: six times the function's time limit and the "+
-				"batching window. More than the p99 is not enough: one run in a hundred would be doubled", Text(s.Visibility)),
+				"batching window. More than the p99 is not enough: one run in a hundred would be doubled", words.About(s.Visibility)),
 		},
 		{Question: "How often should the visibility be extended?", Reply: beat},
 	}
-	if in.Kind.SQS() || in.Kind == Other {
+	if in.Kind.SQS() || in.Kind == KindOther {
 		all = append(all, Question{
 			Question: "What should happen when the conditional write fails?",
 			Reply:    "look at the record that made it fail: it is one of these, and only the first and the last two of them end the message",
-			Cases:    Conditions(),
+			Cases:    conditions(),
 		}, Question{
 			Question: "What else than DynamoDB can remember what was done?",
 			Reply:    "whatever decides in one atomic step and outlives the process; where it can commit together with the effect it is best",
@@ -59,8 +60,8 @@ func Questions(in Input) []Question {
 	})
 }
 
-// Conditions is what a failed condition means. The verdicts are those of the decision table, which a test holds against it.
-func Conditions() []Case {
+// conditions is what a failed condition means. The verdicts are those of the decision table, which a test holds against it.
+func conditions() []Case {
 	v := func(v driver.Verdict) string { return v.String() }
 	return []Case{
 		{"it is completed, and the payload agrees", "delete the message; return the stored result", v(driver.Replay)},

@@ -1,4 +1,4 @@
-package advice
+package ops
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 )
 
 // random is any input: mostly sensible sizes, sometimes absurd ones.
-func random(r *rand.Rand) Input {
+func random(r *rand.Rand) Workload {
 	d := func(most time.Duration) time.Duration {
 		switch r.IntN(6) {
 		case 0:
@@ -24,8 +24,8 @@ func random(r *rand.Rand) Input {
 		}
 		return time.Duration(r.Int64N(int64(most)))
 	}
-	in := Input{
-		Kind: Kinds()[r.IntN(len(Kinds()))], P99: d(time.Hour), MaxRuntime: d(48 * time.Hour), Retention: d(maxKept),
+	in := Workload{
+		Kind: QueueKinds()[r.IntN(len(QueueKinds()))], P99: d(time.Hour), MaxRuntime: d(48 * time.Hour), Retention: d(maxKept),
 		Redrive: d(60 * day), ProducerRetries: d(10 * day), Attempts: r.IntN(40), Batch: r.IntN(200), Concurrency: r.IntN(64),
 		NoHeartbeat: r.IntN(8) == 0,
 	}
@@ -49,7 +49,7 @@ func TestS0_26_AHeartbeatIsAtMostAThirdOfTheLease(t *testing.T) {
 			continue
 		}
 		checked++
-		s, as := Compute(in), in.Assumed()
+		s, as := in.Settings(), in.Assumed()
 		bad := ""
 		switch {
 		case s.Heartbeat > s.Lease/3:
@@ -80,7 +80,7 @@ func TestS0_26_AHeartbeatIsAtMostAThirdOfTheLease(t *testing.T) {
 		if bad != "" {
 			t.Fatalf("seed %d: %s\n%+v\n%+v", seed, bad, in, s)
 		}
-		for _, it := range Items(in) {
+		for _, it := range in.Advice() {
 			if it.Name == "" || it.Why == "" || it.Source == "" || it.Value == "" || !strings.HasSuffix(it.Question, "?") {
 				t.Fatalf("seed %d: advice without its reason: %+v", seed, it)
 			}
@@ -94,44 +94,44 @@ func TestS0_26_AHeartbeatIsAtMostAThirdOfTheLease(t *testing.T) {
 func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		in   Input
+		in   Workload
 		want Settings
 	}{
 		{
-			"8 s of work", Input{P99: 8 * time.Second, Redrive: 14 * day, ProducerRetries: day},
+			"8 s of work", Workload{P99: 8 * time.Second, Redrive: 14 * day, ProducerRetries: day},
 			Settings{
-				Kind: Standard, Visibility: 30 * time.Second, Lease: 27 * time.Second, Heartbeat: 9 * time.Second, MaxRuntime: 15 * time.Minute,
+				Kind: KindSQS, Visibility: 30 * time.Second, Lease: 27 * time.Second, Heartbeat: 9 * time.Second, MaxRuntime: 15 * time.Minute,
 				MaxReceives: 172, Horizon: 19 * day, Retention: 19 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
 				Grace: 25 * time.Second,
 			},
 		},
 		{
-			"a run of 12 h", Input{P99: time.Hour, MaxRuntime: 12 * time.Hour},
+			"a run of 12 h", Workload{P99: time.Hour, MaxRuntime: 12 * time.Hour},
 			Settings{
-				Kind: Standard, Visibility: 8 * time.Minute, Lease: 432 * time.Second, Heartbeat: 144 * time.Second, MaxRuntime: 12 * time.Hour,
+				Kind: KindSQS, Visibility: 8 * time.Minute, Lease: 432 * time.Second, Heartbeat: 144 * time.Second, MaxRuntime: 12 * time.Hour,
 				Steps: true, MaxReceives: 505, Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second,
 				Batch: 10, Grace: time.Hour,
 			},
 		},
 		{
-			"a function of 30 s", Input{P99: 5 * time.Second, LambdaTimeout: 30 * time.Second, LambdaWindow: 2 * time.Second, Attempts: 2},
+			"a function of 30 s", Workload{P99: 5 * time.Second, LambdaTimeout: 30 * time.Second, LambdaWindow: 2 * time.Second, Attempts: 2},
 			Settings{
-				Kind: Standard, Visibility: 182 * time.Second, Lease: 30 * time.Second, Heartbeat: 10 * time.Second, MaxRuntime: 30 * time.Second,
+				Kind: KindSQS, Visibility: 182 * time.Second, Lease: 30 * time.Second, Heartbeat: 10 * time.Second, MaxRuntime: 30 * time.Second,
 				MaxReceives: 5, Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
 				Grace: 25 * time.Second,
 			},
 		},
 		{
-			"SQLite", Input{Kind: SQLite, P99: 15 * time.Second, Redrive: 30 * day, Batch: 100},
+			"SQLite", Workload{Kind: KindSQLite, P99: 15 * time.Second, Redrive: 30 * day, Batch: 100},
 			Settings{
-				Kind: SQLite, Visibility: 45 * time.Second, Lease: 40500 * time.Millisecond, Heartbeat: 13500 * time.Millisecond,
+				Kind: KindSQLite, Visibility: 45 * time.Second, Lease: 40500 * time.Millisecond, Heartbeat: 13500 * time.Millisecond,
 				MaxRuntime: 15 * time.Minute, Horizon: 30 * day, Retention: 30 * day, Batch: 16, Grace: 25 * time.Second,
 			},
 		},
 		{
-			"no heartbeat", Input{MaxRuntime: 9 * time.Minute, NoHeartbeat: true, Batch: 10, Concurrency: 5},
+			"no heartbeat", Workload{MaxRuntime: 9 * time.Minute, NoHeartbeat: true, Batch: 10, Concurrency: 5},
 			Settings{
-				Kind: Standard, Visibility: 20 * time.Minute, Lease: 18 * time.Minute, MaxRuntime: 9 * time.Minute, MaxReceives: 8,
+				Kind: KindSQS, Visibility: 20 * time.Minute, Lease: 18 * time.Minute, MaxRuntime: 9 * time.Minute, MaxReceives: 8,
 				Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 5, Grace: 25 * time.Second,
 			},
 		},
@@ -139,44 +139,44 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 		if err := c.in.Check(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := Compute(c.in); got != c.want {
+		if got := c.in.Settings(); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}
 }
 
 func TestALiveQueueIsCompared(t *testing.T) {
-	levels := func(in Input) map[string]string {
+	levels := func(in Workload) map[string]string {
 		out := map[string]string{}
-		for _, it := range Items(in) {
+		for _, it := range in.Advice() {
 			out[it.Name] = it.Level
 		}
 		return out
 	}
-	good := Live{Visibility: 30 * time.Second, Retention: 4 * day, Wait: 20 * time.Second, MaxReceives: 200, DeadLetterRetention: 14 * day}
+	good := LiveQueue{Visibility: 30 * time.Second, Retention: 4 * day, Wait: 20 * time.Second, MaxReceives: 200, DeadLetterRetention: 14 * day}
 	for _, c := range []struct {
 		name, item, want string
-		change           func(*Input)
+		change           func(*Workload)
 	}{
-		{"as it should be", "visibility", OK, func(*Input) {}},
-		{"as it should be", "redrive limit", OK, func(*Input) {}},
-		{"as it should be", "dead-letter retention", OK, func(*Input) {}},
-		{"as it should be", "long polling", OK, func(*Input) {}},
-		{"5 s, as in the experiment", "visibility", Change, func(in *Input) { in.Live.Visibility = 5 * time.Second }},
-		{"below the function's time limit", "visibility", Danger, func(in *Input) { in.LambdaTimeout, in.P99 = time.Minute, 0 }},
-		{"two receives", "redrive limit", Danger, func(in *Input) { in.Live.MaxReceives = 2 }},
-		{"no policy", "redrive limit", OK, func(in *Input) { in.Live.MaxReceives = 0 }},
-		{"dead letters of 4 days", "dead-letter retention", Change, func(in *Input) { in.Live.DeadLetterRetention = 4 * day }},
-		{"14 days", "dead-letter retention", Warning, func(in *Input) { in.Live.Retention = 14 * day }},
-		{"short polls", "long polling", Change, func(in *Input) { in.Live.Wait = 0 }},
-		{"a run of 12 h", "max-runtime", Danger, func(in *Input) { in.MaxRuntime = 12 * time.Hour }},
-		{"producers that repeat for a day", "deduplication window", Warning, func(in *Input) { in.Live.FIFO, in.ProducerRetries = true, day }},
-		{"FIFO", "deduplication window", OK, func(in *Input) { in.Live.FIFO = true }},
-		{"no heartbeat", "heartbeat", Warning, func(in *Input) { in.NoHeartbeat = true }},
-		{"more than can be set", "redrive limit", Warning, func(in *Input) { in.Attempts, in.Live = 1200, nil }},
+		{"as it should be", "visibility", LevelOK, func(*Workload) {}},
+		{"as it should be", "redrive limit", LevelOK, func(*Workload) {}},
+		{"as it should be", "dead-letter retention", LevelOK, func(*Workload) {}},
+		{"as it should be", "long polling", LevelOK, func(*Workload) {}},
+		{"5 s, as in the experiment", "visibility", LevelChange, func(in *Workload) { in.Live.Visibility = 5 * time.Second }},
+		{"below the function's time limit", "visibility", LevelDanger, func(in *Workload) { in.LambdaTimeout, in.P99 = time.Minute, 0 }},
+		{"two receives", "redrive limit", LevelDanger, func(in *Workload) { in.Live.MaxReceives = 2 }},
+		{"no policy", "redrive limit", LevelOK, func(in *Workload) { in.Live.MaxReceives = 0 }},
+		{"dead letters of 4 days", "dead-letter retention", LevelChange, func(in *Workload) { in.Live.DeadLetterRetention = 4 * day }},
+		{"14 days", "dead-letter retention", LevelWarning, func(in *Workload) { in.Live.Retention = 14 * day }},
+		{"short polls", "long polling", LevelChange, func(in *Workload) { in.Live.Wait = 0 }},
+		{"a run of 12 h", "max-runtime", LevelDanger, func(in *Workload) { in.MaxRuntime = 12 * time.Hour }},
+		{"producers that repeat for a day", "deduplication window", LevelWarning, func(in *Workload) { in.Live.FIFO, in.ProducerRetries = true, day }},
+		{"FIFO", "deduplication window", LevelOK, func(in *Workload) { in.Live.FIFO = true }},
+		{"no heartbeat", "heartbeat", LevelWarning, func(in *Workload) { in.NoHeartbeat = true }},
+		{"more than can be set", "redrive limit", LevelWarning, func(in *Workload) { in.Attempts, in.Live = 1200, nil }},
 	} {
 		live := good
-		in := Input{P99: time.Second, Live: &live}
+		in := Workload{P99: time.Second, Live: &live}
 		c.change(&in)
 		if got := levels(in)[c.item]; got != c.want {
 			t.Errorf("%s: %s is %q, want %q", c.name, c.item, got, c.want)
@@ -185,20 +185,20 @@ func TestALiveQueueIsCompared(t *testing.T) {
 }
 
 func TestWhatCannotBeIsRefused(t *testing.T) {
-	for field, in := range map[string]Input{
+	for field, in := range map[string]Workload{
 		"queue":          {Kind: "kafka"},
 		"p99":            {P99: time.Hour, MaxRuntime: time.Minute},
 		"retention":      {Retention: 15 * day},
-		"lambda-timeout": {LambdaTimeout: 16 * time.Minute, Kind: FIFO},
+		"lambda-timeout": {LambdaTimeout: 16 * time.Minute, Kind: KindFIFO},
 		"lambda-window":  {LambdaWindow: time.Second},
 		"max-attempts":   {Attempts: -1},
 	} {
-		e := (*InputError)(nil)
+		e := (*WorkloadError)(nil)
 		if err := in.Check(); !errors.As(err, &e) || e.Field != field || e.Hint == "" {
 			t.Errorf("%s: %+v", field, err)
 		}
 	}
-	if err := (Input{Kind: Postgres, LambdaTimeout: time.Second}).Check(); err == nil {
+	if err := (Workload{Kind: KindPostgres, LambdaTimeout: time.Second}).Check(); err == nil {
 		t.Error("Lambda on PostgreSQL was allowed")
 	}
 }
@@ -228,7 +228,7 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 		}),
 	}
 	seen := 0
-	for _, c := range Conditions() {
+	for _, c := range conditions() {
 		r, ok := cases[c.When]
 		if !ok {
 			if c.Verdict != "" {
@@ -248,8 +248,8 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 	if seen != len(cases) {
 		t.Errorf("%d of %d cases are in the advice", seen, len(cases))
 	}
-	for kind, want := range map[Kind]int{Standard: 5, FIFO: 5, Other: 5, SQLite: 3, Postgres: 3, Memory: 3} {
-		got := Questions(Input{Kind: kind})
+	for kind, want := range map[QueueKind]int{KindSQS: 5, KindFIFO: 5, KindOther: 5, KindSQLite: 3, KindPostgres: 3, KindMemory: 3} {
+		got := (Workload{Kind: kind}).Questions()
 		for _, a := range got {
 			if want == 3 && strings.Contains(fmt.Sprint(a), "DynamoDB") {
 				t.Errorf("%s: asks about DynamoDB: %q", kind, a.Question)
@@ -257,17 +257,6 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 		}
 		if len(got) != want {
 			t.Errorf("%s: %d questions, want %d", kind, len(got), want)
-		}
-	}
-}
-
-func TestText(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		14 * day: "14d", 36 * time.Hour: "36h", 5 * time.Minute: "5m", 40500 * time.Millisecond: "40.5s", 90 * time.Second: "1m30s",
-		10 * time.Hour: "10h", 0: "0s", 333333333: "333.333333ms",
-	} {
-		if got := Text(d); got != want {
-			t.Errorf("%d: %q, want %q", d, got, want)
 		}
 	}
 }

@@ -1,34 +1,34 @@
-// Package advice computes settings: how long a received message stays hidden, how often that is extended, how long records
-// are kept, and what the queue itself has to be set to. Everything in it is a pure function of what is known about the work;
-// each piece of advice comes with its reason in one sentence, and with where the rule is written.
-package advice
+package ops
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/internal/words"
 )
 
-// Kind is the kind of a queue.
-type Kind string
+// QueueKind is the kind of a queue.
+type QueueKind string
 
-// The kinds that have rules of their own; any other broker or database is Other.
+// The kinds that have rules of their own; any other broker or database is KindOther.
 const (
-	Standard Kind = "sqs"
-	FIFO     Kind = "sqs-fifo"
-	SQLite   Kind = "sqlite"
-	Postgres Kind = "postgres"
-	NATS     Kind = "nats"
-	Memory   Kind = "memory"
-	Other    Kind = "other"
+	KindSQS      QueueKind = "sqs"
+	KindFIFO     QueueKind = "sqs-fifo"
+	KindSQLite   QueueKind = "sqlite"
+	KindPostgres QueueKind = "postgres"
+	KindNATS     QueueKind = "nats"
+	KindMemory   QueueKind = "memory"
+	KindOther    QueueKind = "other"
 )
 
-// Kinds lists them.
-func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, NATS, Memory, Other} }
+// QueueKinds lists them.
+func QueueKinds() []QueueKind {
+	return []QueueKind{KindSQS, KindFIFO, KindSQLite, KindPostgres, KindNATS, KindMemory, KindOther}
+}
 
 // SQS reports a queue of Amazon SQS.
-func (k Kind) SQS() bool { return k == Standard || k == FIFO }
+func (k QueueKind) SQS() bool { return k == KindSQS || k == KindFIFO }
 
 // What SQS allows.
 const (
@@ -43,9 +43,9 @@ const (
 	lambdaReceives = 5
 )
 
-// Input is what is known. Zero values are assumed as [Input.Assumed] says.
-type Input struct {
-	Kind Kind
+// Workload is what is known of a queue and the work on it. Zero values are assumed as [Workload.Assumed] says.
+type Workload struct {
+	Kind QueueKind
 	// P99 is how long nearly every run takes, MaxRuntime the hard limit of one.
 	P99, MaxRuntime time.Duration
 	// Retention is how long the broker keeps a message. 0 = the live queue's, or the broker's default.
@@ -62,11 +62,11 @@ type Input struct {
 	// LambdaTimeout and LambdaWindow are the time limit of a function that the queue calls, and its batching window.
 	LambdaTimeout, LambdaWindow time.Duration
 	// Live is how the queue is set now; nil = nobody asked it.
-	Live *Live
+	Live *LiveQueue
 }
 
-// Live is how a queue is set.
-type Live struct {
+// LiveQueue is how a queue is set.
+type LiveQueue struct {
 	Visibility, Retention, Wait time.Duration
 	// MaxReceives is the redrive policy's limit; 0 = there is no policy.
 	MaxReceives int
@@ -77,20 +77,20 @@ type Live struct {
 	ContentDedup bool
 }
 
-// InputError names what does not fit.
-type InputError struct{ Field, Problem, Hint string }
+// WorkloadError names what does not fit.
+type WorkloadError struct{ Field, Problem, Hint string }
 
-func (e *InputError) Error() string { return e.Field + " " + e.Problem }
+func (e *WorkloadError) Error() string { return e.Field + " " + e.Problem }
 
 // Assumed is the input with what nobody said.
-func (in Input) Assumed() Input {
+func (in Workload) Assumed() Workload {
 	if in.Kind == "" {
-		in.Kind = Standard
+		in.Kind = KindSQS
 	}
 	if in.Live != nil && in.Kind.SQS() {
-		in.Kind = Standard
+		in.Kind = KindSQS
 		if in.Live.FIFO {
-			in.Kind = FIFO
+			in.Kind = KindFIFO
 		}
 	}
 	if in.MaxRuntime == 0 {
@@ -118,38 +118,38 @@ func or(n, otherwise int) int {
 }
 
 // Check refuses what cannot be.
-func (in Input) Check() error {
+func (in Workload) Check() error {
 	in = in.Assumed()
 	known := false
-	for _, k := range Kinds() {
+	for _, k := range QueueKinds() {
 		known = known || k == in.Kind
 	}
 	switch {
 	case !known:
-		return &InputError{"queue", fmt.Sprintf("%q is no kind of queue", in.Kind), fmt.Sprintf("one of %v, or the URL of a queue", Kinds())}
+		return &WorkloadError{"queue", fmt.Sprintf("%q is no kind of queue", in.Kind), fmt.Sprintf("one of %v, or the URL of a queue", QueueKinds())}
 	case min(in.P99, in.MaxRuntime, in.Retention, in.Redrive, in.ProducerRetries, in.LambdaTimeout, in.LambdaWindow) < 0:
-		return &InputError{"p99", "or another duration is negative", "use durations of 0 and more"}
+		return &WorkloadError{"p99", "or another duration is negative", "use durations of 0 and more"}
 	case in.Attempts < 1 || in.Batch < 1 || in.Concurrency < 1:
-		return &InputError{"max-attempts", "or batch or concurrency is less than 1", "use 1 and more"}
+		return &WorkloadError{"max-attempts", "or batch or concurrency is less than 1", "use 1 and more"}
 	case in.P99 > in.MaxRuntime:
-		return &InputError{
-			"p99", fmt.Sprintf("%s is longer than the longest run (%s)", Text(in.P99), Text(in.MaxRuntime)), "--max-runtime " + Text(2*in.P99),
+		return &WorkloadError{
+			"p99", fmt.Sprintf("%s is longer than the longest run (%s)", words.About(in.P99), words.About(in.MaxRuntime)), "--max-runtime " + words.About(2*in.P99),
 		}
 	case in.Kind.SQS() && in.Retention > maxKept:
-		return &InputError{"retention", fmt.Sprintf("%s is more than SQS keeps a message", Text(in.Retention)), "14d at most"}
+		return &WorkloadError{"retention", fmt.Sprintf("%s is more than SQS keeps a message", words.About(in.Retention)), "14d at most"}
 	case in.LambdaTimeout > maxLambda:
-		return &InputError{"lambda-timeout", fmt.Sprintf("%s is more than a function may have", Text(in.LambdaTimeout)), "15m at most"}
+		return &WorkloadError{"lambda-timeout", fmt.Sprintf("%s is more than a function may have", words.About(in.LambdaTimeout)), "15m at most"}
 	case in.LambdaTimeout > 0 && !in.Kind.SQS():
-		return &InputError{"lambda-timeout", fmt.Sprintf("is about queues of SQS, and this one is %s", in.Kind), "--queue sqs"}
+		return &WorkloadError{"lambda-timeout", fmt.Sprintf("is about queues of SQS, and this one is %s", in.Kind), "--queue sqs"}
 	case in.LambdaTimeout == 0 && in.LambdaWindow > 0:
-		return &InputError{"lambda-window", "needs the function's time limit", "--lambda-timeout 30s"}
+		return &WorkloadError{"lambda-window", "needs the function's time limit", "--lambda-timeout 30s"}
 	}
 	return nil
 }
 
-// Settings are the numbers.
+// Settings are the numbers that [Workload.Settings] computes.
 type Settings struct {
-	Kind       Kind
+	Kind       QueueKind
 	Visibility time.Duration
 	Lease      time.Duration
 	Heartbeat  time.Duration // 0: nothing extends
@@ -169,8 +169,8 @@ type Settings struct {
 
 const day = 24 * time.Hour
 
-// Compute is the numbers for an input that [Input.Check] has not refused.
-func Compute(in Input) Settings {
+// Settings computes the numbers of a workload that [Workload.Check] has not refused.
+func (in Workload) Settings() Settings {
 	in = in.Assumed()
 	late := in.late(in.deadLetters())
 	s := Settings{Kind: in.Kind, MaxRuntime: in.MaxRuntime, Batch: in.Batch, Grace: max(25*time.Second, up(in.P99))}
@@ -186,12 +186,12 @@ func Compute(in Input) Settings {
 	}
 	s.Batch = min(s.Batch, begun(in))
 	s.Horizon = late.Horizon()
-	s.Retention = Retention(s.Horizon)
+	s.Retention = RetentionFor(s.Horizon)
 	return s
 }
 
 // begun is how many messages a worker can begin within a second, or at once where runs are longer or nothing extends what waits.
-func begun(in Input) int {
+func begun(in Workload) int {
 	rounds := 1
 	switch {
 	case in.NoHeartbeat:
@@ -207,7 +207,7 @@ func begun(in Input) int {
 }
 
 // leases picks visibility, lease and heartbeat. The heartbeat is never more than a third of the lease: two may be lost.
-func (s *Settings) leases(in Input) {
+func (s *Settings) leases(in Workload) {
 	switch {
 	case in.LambdaTimeout > 0:
 		s.Visibility = up(6*in.LambdaTimeout + in.LambdaWindow)

@@ -118,7 +118,7 @@ func (a *Audit) missing(r *driver.Record, f Finding) error {
 		return nil
 	}
 	f.Kind, f.At, f.Detail = RecordWithoutEffect, timeOf(r.CompletedAt.UnixMicro()), "completed, and the journal has no effect"
-	if reason, _ := driver.CutTrace(r.Reason); reason != "" {
+	if reason := Reason(r.Reason); reason != "" {
 		f.Detail += " (" + reason + ")"
 	}
 	return a.find(f, r.Key)

@@ -49,3 +49,9 @@ func DuplicatesOf(ctx context.Context, s driver.Store, k driver.Key) (d Duplicat
 	d.Total, d.Newest, err = log.Duplicates(ctx, k)
 	return d, err
 }
+
+// Reason is the reason of a record, a dead letter or a step for a person: without the trace of the run that ended it.
+func Reason(stored string) string {
+	reason, _ := driver.CutTrace(stored)
+	return reason
+}

@@ -40,7 +40,7 @@ type deadLetter struct {
 func deadLetterOf(l driver.DeadLetter) deadLetter {
 	return deadLetter{
 		ID: l.ID, Kind: string(l.Kind), Key: l.Key.Raw, Consumer: l.Key.Consumer, Queue: l.Message.Queue, Attempts: l.Attempts,
-		Reason: l.Reason, Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
+		Reason: ops.Reason(l.Reason), Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
 		FirstReceivedAt: rfc3339(l.FirstReceived), DeadAt: rfc3339(l.DeadAt), BodyBytes: len(l.Message.Body),
 	}
 }

@@ -86,7 +86,7 @@ func recordOf(r driver.Record) record {
 		Key: r.Key.Raw, Consumer: r.Key.Consumer, Tenant: r.Key.Tenant, State: r.State.String(), Generation: r.Generation,
 		Attempt: r.Attempt, Failures: r.Failures, Token: r.Token, Takeover: r.Takeover.String(), Unknown: r.Unknown,
 		Fingerprint: hex.EncodeToString([]byte(r.Fingerprint)), CreatedAt: rfc3339(r.CreatedAt), UpdatedAt: rfc3339(r.UpdatedAt),
-		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: r.Reason, Disposed: r.Disposed,
+		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: ops.Reason(r.Reason), Disposed: r.Disposed,
 		Deliveries: r.Deliveries, UncertaintyEvents: r.Uncertainty,
 		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
 	}
@@ -302,7 +302,7 @@ func stepsOf(rows []driver.Step) []step {
 	var all []step
 	for _, s := range rows {
 		x := step{
-			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: s.Reason,
+			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: ops.Reason(s.Reason),
 			UpdatedAt: rfc3339(s.UpdatedAt),
 		}
 		if len(s.Result) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // overviewView is the first page: what needs a person, what is stuck, what was done lately.
@@ -110,13 +111,13 @@ func (c *Console) uncertain(ctx context.Context, items []deadLetterItem) ([]case
 	if cases, ok := driver.As[driver.CaseLister](c.Store); ok {
 		page, _, err := cases.Cases(ctx, driver.CaseFilter{Consumer: c.Consumer, State: driver.Uncertain, Limit: uncertainLimit})
 		for _, r := range page {
-			out = append(out, caseView{r.Key, r.UpdatedAt, r.Reason})
+			out = append(out, caseView{r.Key, r.UpdatedAt, ops.Reason(r.Reason)})
 		}
 		return out, err
 	}
 	for _, l := range items {
 		if l.Kind == string(driver.DeadLetterUncertain) && len(out) < uncertainLimit {
-			out = append(out, caseView{l.Key, l.DeadAt, l.Reason})
+			out = append(out, caseView{l.Key, l.DeadAt, ops.Reason(l.Reason)})
 		}
 	}
 	return out, nil

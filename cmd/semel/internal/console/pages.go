@@ -73,7 +73,7 @@ func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersVi
 		if !c.ours(l) {
 			continue
 		}
-		class := reasonClass(l.Reason)
+		class := reasonClass(ops.Reason(l.Reason))
 		at := [2]string{string(l.Kind), class}
 		g := groups[at]
 		if g == nil {
@@ -83,7 +83,7 @@ func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersVi
 		g.Count++
 		g.To = l.DeadAt
 		if (kind == "" || kind == string(l.Kind)) && (group == "" || group == class) {
-			v.Items = append(v.Items, deadLetterItem{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt})
+			v.Items = append(v.Items, deadLetterItem{l.ID, string(l.Kind), l.Key, ops.Reason(l.Reason), l.Attempts, l.DeadAt})
 		}
 	}
 	for _, g := range groups {
@@ -162,7 +162,7 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := deadLetterView{
-		deadLetterItem: deadLetterItem{l.ID, string(l.Kind), l.Key, l.Reason, l.Attempts, l.DeadAt},
+		deadLetterItem: deadLetterItem{l.ID, string(l.Kind), l.Key, ops.Reason(l.Reason), l.Attempts, l.DeadAt},
 		MessageID:      l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
 	}
 	switch {

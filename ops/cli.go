@@ -57,9 +57,22 @@ func (c *CLI) onDeadLetter(r *driver.Record) (out []string) {
 	}
 	id := driver.DeadLetterID(driver.DeadLetterFailed, r.Key, r.Token, "")
 	for _, verb := range []string{"show", "redrive", "discard"} {
-		out = append(out, fmt.Sprintf("semel dlq %s %s %s", verb, id, c.ofQueue()))
+		out = append(out, c.DeadLetters(verb, id))
 	}
 	return out
+}
+
+// DeadLetters returns a command on the dead letters of the queue: semel dlq, args, and the flags that name the queue.
+func (c *CLI) DeadLetters(args ...string) string {
+	line := words.Command(append([]string{"dlq"}, args...)...)
+	switch {
+	case c == nil || c.Queue == "":
+	case c.Own || c.Store == "":
+		line += " --queue " + c.Queue
+	default:
+		line += " --queue " + c.Queue + " --store " + c.Store
+	}
+	return line
 }
 
 func (c *CLI) queueStats() []string {
@@ -67,12 +80,4 @@ func (c *CLI) queueStats() []string {
 		return nil
 	}
 	return []string{"semel queue stats --queue " + c.Queue}
-}
-
-// ofQueue returns the flags of a command on dead letters.
-func (c *CLI) ofQueue() string {
-	if c.Own || c.Store == "" {
-		return "--queue " + c.Queue
-	}
-	return fmt.Sprintf("--queue %s --store %s", c.Queue, c.Store)
 }

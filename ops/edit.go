@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/key"
 )
 
@@ -46,19 +45,16 @@ func (e *NotUncertainError) Error() string {
 	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
 }
 
-// command is a command on the queue.
-func (q Queue) command(args ...string) string { return words.Command(append(args, q.Flags...)...) }
-
 // resolve is the command that decides about an uncertain key.
 func (q Queue) resolve(k driver.Key) string {
-	args := []string{"records", "resolve", k.Raw, "--as", "completed"}
-	if k.Tenant != "" {
-		args = append(args, "--tenant", k.Tenant)
+	var c CLI
+	if q.CLI != nil {
+		c = *q.CLI
 	}
-	if k.Consumer != q.Name && !slices.Contains(q.Flags, "--consumer") {
-		args = append(args, "--consumer", k.Consumer)
+	if c.Consumer == "" && k.Consumer != q.Name {
+		c.Consumer = k.Consumer
 	}
-	return q.command(args...)
+	return c.onKey(&driver.Record{Key: k}, "resolve", "--as", "completed")[0]
 }
 
 // Edit puts an edited copy of a dead letter in its place (FM81). The copy has an id of its own, which is the same when the same
@@ -71,7 +67,7 @@ func (q Queue) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.De
 			map[driver.DeadLetterKind]string{
 				driver.DeadLetterUncertain: q.resolve(l.Key) + " first (or --as retry, --as failed)",
 				driver.DeadLetterMismatch: "discard it, and send its message under a key of its own (" +
-					q.command("dlq", "show", l.ID, "--body") + ")",
+					q.CLI.DeadLetters("show", l.ID, "--body") + ")",
 			}[l.Kind],
 		}
 	}
@@ -122,7 +118,7 @@ func (q Queue) mark(ctx context.Context, before driver.DeadLetter, after *driver
 	if now, err := e.Key(&after.Message); err != nil || now != was {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its key from %q to %s: that is another message", was, oneOf(now, err)),
-			q.command("dlq", "discard", before.ID) + ", then semel send the new message",
+			q.CLI.DeadLetters("discard", before.ID) + ", then semel send the new message",
 		}
 	}
 	if err := q.sameVersion(before, &after.Message, e); err != nil {
@@ -156,7 +152,7 @@ func (q Queue) sameVersion(before driver.DeadLetter, m *driver.Message, e Edit) 
 	if v, err := e.Version(m); err != nil || v != before.Version {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its version from %s to %s: that is another message", before.Version, oneOf(v.String(), err)),
-			q.command("dlq", "discard", before.ID) + ", then semel send the new message",
+			q.CLI.DeadLetters("discard", before.ID) + ", then semel send the new message",
 		}
 	}
 	return nil

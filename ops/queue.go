@@ -21,8 +21,8 @@ type Queue struct {
 	// Horizon is how late the queue itself can deliver a copy of a message: records are kept for longer (law 10). 0 = no
 	// bound is known.
 	Horizon time.Duration
-	// Flags name the queue and the store in the commands that errors and refusals propose.
-	Flags       []string
+	// CLI makes the commands that errors and refusals propose; nil leaves out which queue and store.
+	CLI         *CLI
 	DeadLetters driver.DeadLetterQueue
 	Records     driver.RecordInspector
 

@@ -97,7 +97,7 @@ func (q Queue) Redrive(ctx context.Context, l driver.DeadLetter, o Options) (Res
 		return q.sendAgain(ctx, l, o, res)
 	case l.Kind == driver.DeadLetterMismatch:
 		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
-			"(%s)", r.State, q.command("dlq", "show", l.ID, "--body")), nil
+			"(%s)", r.State, q.CLI.DeadLetters("show", l.ID, "--body")), nil
 	default:
 		done, send, err := q.byVersion(ctx, l, r, o, &res)
 		if done || err != nil {

@@ -50,7 +50,7 @@ type Timeline struct {
 	ExtraEffects int `json:"extra_effects_at_most"`
 }
 
-// New makes the timeline of a key.
+// Explain makes the timeline of a key.
 func Explain(k Facts) Timeline {
 	r := &k.Record
 	events := slices.Clone(k.Events)

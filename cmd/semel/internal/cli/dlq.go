@@ -211,7 +211,7 @@ func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) (
 	switch {
 	case b.all == (len(ids) > 0):
 		return nil, output.Usage("which dead letters? give ids, or --all").
-			WithHint("%s", words.Command(append([]string{"dlq", "ls"}, box.Flags...)...))
+			WithHint("%s", box.CLI.DeadLetters("ls"))
 	case b.most < 0 || b.rate < 0 || b.canary < 0:
 		return nil, output.Usage("--max, --rate and --canary must not be negative")
 	case b.kind != "" && !b.all:

@@ -68,20 +68,8 @@ func (f *dlqFlags) openQueue(
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}
-	box.Flags = f.flags()
+	box.CLI = commands(f.store, f.queue, sc, f.consumer)
 	return set, &deadLetters{Queue: box, scope: sc}, nil
-}
-
-// flags are those by which other commands find queue and store.
-func (f *dlqFlags) flags() []string {
-	out := []string{"--queue", open.Redact(f.queue)}
-	if f.store != f.queue && f.store != "" {
-		out = append(out, "--store", open.Redact(f.store))
-	}
-	if f.consumer != "" {
-		out = append(out, "--consumer", f.consumer)
-	}
-	return out
 }
 
 // list lists the dead letters in the scope that are of a kind ("" = any), oldest first.
@@ -108,7 +96,7 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.DeadLetter, er
 	}
 	missing := output.NotFound("there is no dead letter %q in queue %s", id, b.Name)
 	if !ok {
-		return driver.DeadLetter{}, missing.WithHint("%s", words.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
+		return driver.DeadLetter{}, missing.WithHint("%s", b.CLI.DeadLetters("ls"))
 	}
 	owner, from := words.Printable(l.Key.Consumer, 200), words.Printable(l.Message.Queue, 200)
 	if owner == "" {

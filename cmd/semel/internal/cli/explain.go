@@ -52,7 +52,7 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if err != nil {
 				return err
 			}
-			in.Events, in.CLI = lines, l.tool(r.Key.Consumer)
+			in.Events, in.CLI = lines, commands(l.recordFlags.store, l.queue, l.scope, r.Key.Consumer)
 			s := ops.Explain(in)
 			if err := a.p.Object(s, func(b *strings.Builder) { textTimeline(b, s) }); err != nil {
 				return err
@@ -85,22 +85,22 @@ func textTimeline(b *strings.Builder, s ops.Timeline) {
 	}
 }
 
-// tool makes commands on the same store and queue as this one. A variable stands for a URL with a secret.
-func (l *ledger) tool(consumer string) *ops.CLI {
+// commands proposes commands on the same store and queue ("" = the store's database). A variable stands for a URL with a secret.
+func commands(store, queue string, sc scope, consumer string) *ops.CLI {
 	word := func(raw, variable string) string {
 		if open.Redact(raw) != raw {
 			return `"$` + variable + `"`
 		}
 		return words.Quote(raw)
 	}
-	t := &ops.CLI{Store: word(l.recordFlags.store, "SEMEL_STORE")}
-	raw, variable := l.queue, "SEMEL_QUEUE"
-	if raw == "" {
-		raw, variable, t.Own = l.recordFlags.store, "SEMEL_STORE", true
+	c := &ops.CLI{Store: word(store, "SEMEL_STORE")}
+	raw, variable := queue, "SEMEL_QUEUE"
+	if raw == "" || raw == store {
+		raw, variable, c.Own = store, "SEMEL_STORE", true
 	}
 	place, err := open.Parse("queue", raw)
 	if err != nil || place.HasQueues("queue") != nil {
-		raw, t.Own = "", false
+		raw, c.Own = "", false
 	} else if place.Queue == "" && open.Redact(raw) == raw { // a consumer is named after its queue unless somebody chose otherwise
 		sep := "?"
 		if strings.Contains(raw, "?") {
@@ -108,11 +108,11 @@ func (l *ledger) tool(consumer string) *ops.CLI {
 		}
 		raw += sep + "queue=" + url.QueryEscape(consumer)
 	}
-	if t.Queue = `"$SEMEL_QUEUE"`; raw != "" {
-		t.Queue = word(raw, variable)
+	if c.Queue = `"$SEMEL_QUEUE"`; raw != "" {
+		c.Queue = word(raw, variable)
 	}
-	if l.scope.consumer == "" || l.scope.consumer != l.scope.queue {
-		t.Consumer = consumer
+	if sc.consumer == "" || sc.consumer != sc.queue {
+		c.Consumer = consumer
 	}
-	return t
+	return c
 }

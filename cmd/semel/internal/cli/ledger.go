@@ -173,7 +173,7 @@ func (l *ledger) box(ctx context.Context, consumer, id string) (ops.Queue, error
 		if err != nil {
 			return b, output.Usage("%w", err)
 		}
-		if b.Flags = l.flags(); i == 0 {
+		if b.CLI = commands(l.recordFlags.store, l.queue, l.scope, consumer); i == 0 {
 			first = b
 		}
 		if _, ok, err := b.DeadLetters.DeadLetter(ctx, id); err != nil || ok {

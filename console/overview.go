@@ -42,7 +42,7 @@ const stuckAfter = 15 * time.Minute
 func (c *Console) overview(r *http.Request) (any, error) {
 	v := overviewView{Level: "good", Headline: "Nothing needs a person, and nothing is stuck"}
 	ctx := r.Context()
-	if q, ok := driver.As[driver.QueueInspector](c.Queue); ok {
+	if q, ok := driver.As[driver.QueueInspector](c.cfg.Queue); ok {
 		if s, err := q.Stats(ctx); err != nil {
 			v.Unknown = append(v.Unknown, "what the queue holds: "+err.Error())
 		} else {
@@ -108,8 +108,8 @@ const uncertainLimit = 50
 // uncertain lists the uncertain keys, as the store knows them, or else those that have dead letters.
 func (c *Console) uncertain(ctx context.Context, items []deadLetterItem) ([]caseView, error) {
 	out := []caseView{}
-	if cases, ok := driver.As[driver.CaseLister](c.Store); ok {
-		page, _, err := cases.Cases(ctx, driver.CaseFilter{Consumer: c.Consumer, State: driver.Uncertain, Limit: uncertainLimit})
+	if cases, ok := driver.As[driver.CaseLister](c.cfg.Store); ok {
+		page, _, err := cases.Cases(ctx, driver.CaseFilter{Consumer: c.cfg.Consumer, State: driver.Uncertain, Limit: uncertainLimit})
 		for _, r := range page {
 			out = append(out, caseView{r.Key, r.UpdatedAt, ops.Reason(r.Reason)})
 		}

@@ -97,9 +97,9 @@ func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersVi
 
 // read reads dead letters, oldest first, one more than a list has. Where they can be read by page, that is without bodies.
 func (c *Console) read(ctx context.Context) (all []driver.DeadLetter, err error) {
-	pager, ok := driver.As[driver.DeadLetterPager](c.Box.DeadLetters)
+	pager, ok := driver.As[driver.DeadLetterPager](c.queue.DeadLetters)
 	if !ok {
-		return c.Box.DeadLetters.DeadLetters(ctx, listLimit+1)
+		return c.queue.DeadLetters.DeadLetters(ctx, listLimit+1)
 	}
 	f := driver.DeadLetterFilter{Limit: listLimit + 1}
 	for {
@@ -113,7 +113,7 @@ func (c *Console) read(ctx context.Context) (all []driver.DeadLetter, err error)
 
 // ours reports that a dead letter is of the consumer, or of the queue without a consumer.
 func (c *Console) ours(l *driver.DeadLetter) bool {
-	return l.Key.Consumer == c.Consumer || l.Key.Consumer == ""
+	return l.Key.Consumer == c.cfg.Consumer || l.Key.Consumer == ""
 }
 
 // reasonClass is a reason without what differs from message to message: numbers, and what follows the first line.
@@ -166,7 +166,7 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 		MessageID:      l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
 	}
 	switch {
-	case !c.Bodies:
+	case !c.cfg.Bodies:
 		v.Hidden = "this console hides bodies and headers: start it with --bodies, or semel dlq show " + l.ID + " --body"
 		return v, nil
 	case len(l.Message.Body) > bodyLimit:
@@ -177,14 +177,14 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 		v.Body = string(l.Message.Body)
 	}
 	v.Headers = l.Message.Headers
-	c.Log.InfoContext(r.Context(), "body shown", "audit", true, "by", c.By, "remote", r.RemoteAddr, "dead_letter", l.ID)
+	c.cfg.Log.InfoContext(r.Context(), "body shown", "audit", true, "by", c.cfg.By(r), "remote", r.RemoteAddr, "dead_letter", l.ID)
 	return v, nil
 }
 
 func (c *Console) one(ctx context.Context, id string) (driver.DeadLetter, error) {
-	l, ok, err := c.Box.DeadLetters.DeadLetter(ctx, id)
+	l, ok, err := c.queue.DeadLetters.DeadLetter(ctx, id)
 	if err == nil && (!ok || !c.ours(&l)) {
-		err = refusal(http.StatusNotFound, "there is no dead letter %q of consumer %q: it was redriven or discarded, or never was", id, c.Consumer)
+		err = refusal(http.StatusNotFound, "there is no dead letter %q of consumer %q: it was redriven or discarded, or never was", id, c.cfg.Consumer)
 	}
 	return l, err
 }
@@ -217,10 +217,10 @@ func (c *Console) find(ctx context.Context, raw, tenant string) (driver.Record, 
 	if raw == "" {
 		return driver.Record{}, refusal(http.StatusBadRequest, "k is empty: which key?")
 	}
-	rec, ok, err := c.Box.Records.Record(ctx, driver.Key{Consumer: c.Consumer, Tenant: tenant, Raw: raw})
+	rec, ok, err := c.queue.Records.Record(ctx, driver.Key{Consumer: c.cfg.Consumer, Tenant: tenant, Raw: raw})
 	if err == nil && !ok {
 		err = refusal(http.StatusNotFound, "there is no record of key %q for consumer %q: it never came, its retention has ended, or it has a tenant",
-			raw, c.Consumer)
+			raw, c.cfg.Consumer)
 	}
 	return rec, err
 }
@@ -231,11 +231,11 @@ func (c *Console) look(ctx context.Context, raw, tenant string) (v keyView, err 
 	if err != nil {
 		return v, err
 	}
-	in, err := ops.Gather(ctx, c.Store, rec)
+	in, err := ops.Gather(ctx, c.cfg.Store, rec)
 	if err != nil {
 		return v, err
 	}
-	in.CLI = c.CLI
+	in.CLI = c.cfg.CLI
 	v = keyView{
 		Timeline: ops.Explain(in), Tenant: rec.Key.Tenant, Token: rec.Token, Generation: rec.Generation, Attempt: rec.Attempt,
 		LeaseUntil: rec.LeaseUntil, RetainUntil: rec.RetainUntil, Result: len(rec.Result),
@@ -252,7 +252,7 @@ func (c *Console) look(ctx context.Context, raw, tenant string) (v keyView, err 
 	}
 	if rec.State == driver.Uncertain || rec.State == driver.FailedState {
 		id := driver.DeadLetterID(kind, rec.Key, rec.Token, "")
-		if _, ok, err := c.Box.DeadLetters.DeadLetter(ctx, id); err == nil && ok {
+		if _, ok, err := c.queue.DeadLetters.DeadLetter(ctx, id); err == nil && ok {
 			v.DeadLetter = id
 		}
 	}
@@ -276,7 +276,7 @@ type auditView struct {
 }
 
 func (c *Console) auditLog(r *http.Request) (any, error) {
-	_, kept := driver.As[driver.AuditLog](c.Store)
+	_, kept := driver.As[driver.AuditLog](c.cfg.Store)
 	list, err := c.entries(r.Context(), 200)
 	return auditView{kept, list}, err
 }
@@ -284,11 +284,11 @@ func (c *Console) auditLog(r *http.Request) (any, error) {
 // entries are the latest of the audit log, newest first.
 func (c *Console) entries(ctx context.Context, limit int) ([]entryView, error) {
 	out := []entryView{}
-	log, ok := driver.As[driver.AuditLog](c.Store)
+	log, ok := driver.As[driver.AuditLog](c.cfg.Store)
 	if !ok {
 		return out, nil
 	}
-	all, err := log.Audit(ctx, driver.AuditFilter{Consumer: c.Consumer, Limit: limit})
+	all, err := log.Audit(ctx, driver.AuditFilter{Consumer: c.cfg.Consumer, Limit: limit})
 	for _, e := range slices.Backward(all) {
 		out = append(out, entryView{e.At, e.By, e.Kind.String(), e.Key, e.From.String(), e.To.String(), e.Reason})
 	}

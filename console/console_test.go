@@ -10,12 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/ops"
@@ -31,26 +30,22 @@ type fixture struct {
 	log  *strings.Builder
 }
 
-const token = "t0ken"
-
 func start(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, db: memory.Open(), log: &strings.Builder{}}
 	f.q = f.db.Queue("orders")
-	box, err := ops.NewQueue(f.q, f.db.Store())
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := Config{
-		Queue: f.q, Store: f.db.Store(), Box: box, Consumer: "orders", CLI: &ops.CLI{Store: "mem:"}, By: "yui", Operate: true, Token: token,
-		Keep:  func(driver.State) (time.Duration, error) { return time.Hour, nil },
-		Hosts: web.NewHosts("127.0.0.1:0", ""), Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Queue: f.q, Store: f.db.Store(), CLI: &ops.CLI{Store: "mem:"}, By: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Operate: true, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	f.c = New(cfg)
-	f.http = httptest.NewServer(f.c.Handler())
+	var err error
+	if f.c, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.http = httptest.NewServer(f.c)
 	t.Cleanup(func() { f.http.Close(); f.c.Close() })
 	return f
 }
@@ -83,14 +78,14 @@ func (f *fixture) send(ids ...string) {
 	}
 }
 
-// do makes a request as one who is signed in.
+// do makes a request of the user yui.
 func (f *fixture) do(method, path string, form url.Values, change func(*http.Request)) (status int, body string) {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(f.t.Context(), method, f.http.URL+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("X-User", "yui")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -232,8 +227,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestRefused: who is not signed in, foreign hosts, foreign origins and operations of a console that only shows are refused,
-// and are in the log.
+// TestRefused: foreign origins and operations of a console that only shows are refused, and are in the log.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
@@ -241,14 +235,6 @@ func TestRefused(t *testing.T) {
 		change       func(*http.Request)
 		status       int
 	}{
-		"no token":      {"GET", "/", nil, func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusForbidden},
-		"another token": {"GET", "/", nil, func(r *http.Request) { r.Header.Set("Authorization", "Bearer t0ke") }, http.StatusForbidden},
-		"token as cookie": {"GET", "/", nil, func(r *http.Request) {
-			r.Header.Set("Authorization", "")
-			r.AddCookie(&http.Cookie{Name: cookieName, Value: token})
-		}, http.StatusForbidden},
-		"no token, styles":  {"GET", "/console.css", nil, func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusForbidden},
-		"rebound name":      {"GET", "/", nil, func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
 		"foreign page":      {"POST", "/discard", nil, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden},
 		"foreign, by fetch": {"POST", "/key", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
 		"read only":         {"POST", "/redrives", func(c *Config) { c.Operate = false }, nil, http.StatusForbidden},
@@ -269,31 +255,6 @@ func TestRefused(t *testing.T) {
 				t.Errorf("not in the log: %s", f.log)
 			}
 		})
-	}
-}
-
-// TestSignIn: the address with the token leads to the same page without it, and never to another host.
-func TestSignIn(t *testing.T) {
-	f := start(t, nil)
-	for path, want := range map[string]string{
-		"/?token=" + token: "/", "/key?k=a+b&token=" + token: "/key?k=a+b", "//evil.example/x?token=" + token: "/evil.example/x",
-	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.http.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		if got := res.Header.Get("Location"); got != want || len(res.Cookies()) != 1 || !res.Cookies()[0].HttpOnly || res.Cookies()[0].SameSite != http.SameSiteStrictMode {
-			t.Errorf("%s leads to %q, wanted %q, with %v", path, got, want, res.Cookies())
-		}
-		status, _ := f.do(http.MethodGet, "/", nil, func(r *http.Request) { r.Header.Del("Authorization"); r.AddCookie(res.Cookies()[0]) })
-		if status != http.StatusOK {
-			t.Errorf("with the cookie: %d", status)
-		}
 	}
 }
 
@@ -339,6 +300,61 @@ func TestBodiesHidden(t *testing.T) {
 		v := ask[deadLetterView](f, http.MethodGet, "/dead-letter?id="+ls[0].ID, nil)
 		if (v.Body != "") != shows || strings.Contains(f.log.String(), "body shown") != shows || (v.Hidden == "") != shows {
 			t.Errorf("shows bodies: %v: %+v, log %s", shows, v, f.log)
+		}
+	}
+}
+
+// TestMounted: every link, form and asset of a console below a path leads below that path.
+func TestMounted(t *testing.T) {
+	f := start(t, func(c *Config) { c.Path, c.Bodies = "/ops/semel", true })
+	f.send(names(3)...)
+	f.work(fails)
+	ls, err := f.q.DeadLetters(t.Context(), 0)
+	if err != nil || len(ls) != 3 {
+		t.Fatal(ls, err)
+	}
+	if status, _ := f.do(http.MethodGet, "/dead-letters", nil, nil); status != http.StatusNotFound {
+		t.Errorf("beside the path: %d", status)
+	}
+	links := regexp.MustCompile(`(?:href|src|action|formaction|data-at)="([^"]*)"`)
+	one := url.Values{"id": {ls[0].ID}, "reason": {"try"}, "rate": {"0"}}
+	for path, form := range map[string]url.Values{
+		"/": nil, "/dead-letters": nil, "/dead-letter?id=" + ls[0].ID: nil, "/key?k=order-0": nil, "/audit-log": nil, "/key?k=none": nil,
+		"/plan": one, "/redrives": one,
+	} {
+		method := http.MethodGet
+		if form != nil {
+			method = http.MethodPost
+		}
+		_, body := f.do(method, "/ops/semel"+path, form, nil)
+		found := links.FindAllStringSubmatch(body, -1)
+		for _, link := range found {
+			if to := link[1]; !strings.HasPrefix(to, "/ops/semel/") && to != "data:," && to != "#main" {
+				t.Errorf("%s leads to %q", path, to)
+			}
+		}
+		if len(found) < 6 {
+			t.Errorf("%s: %s", path, body)
+		}
+		f.c.runs.wait.Wait()
+	}
+}
+
+// TestConfig: a console that cannot work is an error that names the field.
+func TestConfig(t *testing.T) {
+	db := memory.Open()
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no queue":  {Config{Store: db.Store()}, "Config.Queue"},
+		"no store":  {Config{Queue: db.Queue("q")}, "Config.Store"},
+		"path":      {Config{Queue: db.Queue("q"), Store: db.Store(), Path: "semel/"}, "Config.Path"},
+		"all it is": {Config{Queue: db.Queue("q"), Store: db.Store()}, ""},
+	} {
+		_, err := New(c.cfg)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -36,18 +36,19 @@ var titles = map[string]string{
 	"plan": "Redrive", "redrive": "Redrive", "discarded": "Discarded", "error": "Error",
 }
 
-// templates has a template for each page, with the frame around it.
-var templates = func() map[string]*template.Template {
+// templates makes a template for each page of a console at a path, with the frame around it.
+func templates(path string) map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(template.FuncMap{
 		"ago": ago, "time": stamp, "text": func(s string) string { return words.Printable(s, 0) }, "short": func(s string) string { return words.Printable(s, 80) },
-		"plural": func(n int, one string) string { return words.Count(n, one) }, "keyURL": keyURL,
+		"plural": func(n int, one string) string { return words.Count(n, one) }, "url": func(to string) string { return path + to },
+		"keyURL": func(k driver.Key) string { return path + keyURL(k) }, "groupURL": func(g groupView) string { return path + g.url() },
 	}).ParseFS(files, "templates/frame.html"))
 	all := map[string]*template.Template{}
 	for name := range titles {
 		all[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "templates/"+name+".html"))
 	}
 	return all
-}()
+}
 
 func stamp(t time.Time) string {
 	if t.IsZero() {
@@ -118,12 +119,12 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 		e.SetIndent("", "  ")
 		err = e.Encode(v)
 	} else {
-		err = templates[name].ExecuteTemplate(&b, "frame", frame{
-			Title: titles[name], Here: name, Queue: c.Queue.Features().Name, Operate: c.Operate, Tabs: tabs, At: time.Now().UTC(), Page: v,
+		err = c.templates[name].ExecuteTemplate(&b, "frame", frame{
+			Title: titles[name], Here: name, Queue: c.cfg.Queue.Features().Name, Operate: c.cfg.Operate, Tabs: tabs, At: time.Now().UTC(), Page: v,
 		})
 	}
 	if err != nil {
-		c.Log.ErrorContext(r.Context(), "console", "page", name, "error", err)
+		c.cfg.Log.ErrorContext(r.Context(), "console", "page", name, "error", err)
 		http.Error(w, fmt.Sprintf("page %s could not be made: the log has the reason", name), http.StatusInternalServerError)
 		return
 	}

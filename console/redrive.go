@@ -58,7 +58,7 @@ func (c *Console) chosen(r *http.Request) ([]driver.DeadLetter, error) {
 	}
 	var out []driver.DeadLetter
 	for _, id := range ids {
-		l, ok, err := c.Box.DeadLetters.DeadLetter(r.Context(), id)
+		l, ok, err := c.queue.DeadLetters.DeadLetter(r.Context(), id)
 		if err != nil {
 			return nil, err
 		}
@@ -84,11 +84,11 @@ func mode(r *http.Request) (ops.Mode, error) {
 }
 
 func (c *Console) options(r *http.Request, keep driver.State) (o ops.Options, err error) {
-	o = ops.Options{By: c.By, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+	o = ops.Options{By: c.cfg.By(r), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	if o.Reason == "" {
 		return o, refusal(http.StatusBadRequest, "reason is empty: why, for the audit log?")
 	}
-	o.Keep, err = c.Keep(keep)
+	o.Keep, err = c.cfg.Keep(keep)
 	return o, err
 }
 
@@ -104,7 +104,7 @@ func (c *Console) plan(r *http.Request) (any, error) {
 	}
 	v := planView{Mode: string(m), Total: len(ls), Counts: slices.Clone(outcomes), Canary: min(3, len(ls)-1)}
 	for _, l := range ls {
-		res, err := c.Box.Redrive(r.Context(), l, ops.Options{Mode: m, DryRun: true})
+		res, err := c.queue.Redrive(r.Context(), l, ops.Options{Mode: m, DryRun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -247,13 +247,13 @@ func (c *Console) startRedrive(r *http.Request) (any, error) {
 	}
 	go func() {
 		defer stop()
-		err := c.Box.Each(ctx, ls, ops.Batch{Rate: rate, Canary: canary, CanaryTimeout: canaryTimeout},
+		err := c.queue.Each(ctx, ls, ops.Batch{Rate: rate, Canary: canary, CanaryTimeout: canaryTimeout},
 			func(ctx context.Context, l driver.DeadLetter) (ops.Result, error) {
-				return c.Box.Redrive(ctx, l, o)
+				return c.queue.Redrive(ctx, l, o)
 			},
 			func(res ops.Result) { c.runs.add(one, res) })
 		c.runs.end(one, err)
-		c.Log.Info("redrive ended", "audit", true, "by", c.By, "redrive", one.ID, "redriven", one.Redriven, "refused", one.Refused, "stopped", one.Stopped)
+		c.cfg.Log.Info("redrive ended", "audit", true, "by", o.By, "redrive", one.ID, "redriven", one.Redriven, "refused", one.Refused, "stopped", one.Stopped)
 	}()
 	return c.runs.view(one.ID)
 }
@@ -285,7 +285,7 @@ func (c *Console) discard(r *http.Request) (any, error) {
 	}
 	var v discardedView
 	for _, l := range ls {
-		res, err := c.Box.Discard(r.Context(), l, o)
+		res, err := c.queue.Discard(r.Context(), l, o)
 		if err != nil {
 			return nil, err
 		}
@@ -324,7 +324,7 @@ func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done str
 		if err != nil {
 			return "", err
 		}
-		sent, err := c.Box.Resolve(r.Context(), rec, state, []byte(r.PostForm.Get("result")), o)
+		sent, err := c.queue.Resolve(r.Context(), rec, state, []byte(r.PostForm.Get("result")), o)
 		if changed := (*ops.NotUncertainError)(nil); errors.As(err, &changed) {
 			err = refusal(http.StatusConflict, "%w", err)
 		}
@@ -342,15 +342,15 @@ func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done str
 	if err != nil {
 		return "", err
 	}
-	_, err = ops.Change(r.Context(), c.Store, rec, kind, o)
+	_, err = ops.Change(r.Context(), c.cfg.Store, rec, kind, o)
 	if e := (*ops.ChangedError)(nil); errors.As(err, &e) {
 		err = refusal(http.StatusConflict, "%w", err)
 	}
 	return map[string]string{"reopen": "The key runs again at its next delivery.", "release": "The claim was ended: the next delivery runs."}[as], err
 }
 
-// groupURL leads to the dead letters of a group.
-func (g groupView) URL() string {
+// url leads to the dead letters of a group.
+func (g groupView) url() string {
 	return "/dead-letters?" + url.Values{"kind": {g.Kind}, "group": {g.Reason}}.Encode()
 }
 

@@ -115,6 +115,7 @@ func (c *Console) routes() http.Handler {
 	handle("GET", "/dead-letter", c.page("deadletter", c.deadLetter))
 	handle("GET", "/redrives/{run}", c.page("redrive", c.redrive))
 	handle("GET", "/audit-log", c.page("auditlog", c.auditLog))
+	handle("GET", "/workers", c.page("workers", c.workers))
 	handle("POST", "/key", c.operation("key", c.changeKey))
 	handle("POST", "/plan", c.operation("plan", c.plan))
 	handle("POST", "/redrives", c.operation("redrive", c.startRedrive))

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
@@ -258,6 +259,30 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestWorkers: the page shows who runs, what it holds and which settings differ, of this queue alone.
+func TestWorkers(t *testing.T) {
+	f := start(t, nil)
+	for _, w := range []driver.WorkerReport{
+		{ID: "1", Name: "a:1", Queue: "orders", Consumer: "orders", Seen: time.Now(), Holds: []driver.WorkerHold{{Key: "order-7"}}},
+		{ID: "2", Name: "b:2", Queue: "orders", Consumer: "orders", Seen: time.Now(), Settings: map[string]string{"key": "id"}},
+		{ID: "3", Name: "c:3", Queue: "mails", Consumer: "mails", Seen: time.Now(), Settings: map[string]string{"key": "body"}},
+	} {
+		if err := f.db.Store().ReportWorker(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := ask[workersView](f, http.MethodGet, "/workers", nil)
+	if !v.Kept || len(v.Workers) != 2 || len(v.Differ) != 1 || v.Differ[0].Setting != "key" {
+		t.Errorf("%+v", v)
+	}
+	_, page := f.do(http.MethodGet, "/workers", nil, nil)
+	for _, want := range []string{"a:1", `href="/key?consumer=orders&amp;k=order-7"`, "differ in key"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+}
+
 // TestHostileText: markup and escape sequences in keys, reasons and bodies are text on every page.
 func TestHostileText(t *testing.T) {
 	const evil = `"><script>alert(1)</script>'&` + "\x1b[31m\u202e"
@@ -265,6 +290,11 @@ func TestHostileText(t *testing.T) {
 	f.send(evil)
 	f.work(func(*semel.Attempt) error { return semel.Permanent(errors.New(evil)) })
 	ls, err := f.q.DeadLetters(t.Context(), 0)
+	if err == nil {
+		err = f.db.Store().ReportWorker(t.Context(), driver.WorkerReport{
+			Name: evil, Queue: "orders", Consumer: evil, Version: evil, Settings: map[string]string{evil: evil}, Paused: evil, Holds: []driver.WorkerHold{{Key: evil}},
+		})
+	}
 	if err != nil || len(ls) != 1 {
 		t.Fatal(ls, err)
 	}
@@ -277,7 +307,7 @@ func TestHostileText(t *testing.T) {
 		{"GET", "/dead-letter?id=" + k, nil}, {"GET", "/key?k=" + k, nil}, {"GET", "/key?k=missing" + k, nil},
 		{"POST", "/plan", url.Values{"id": {ls[0].ID}}}, {"POST", "/plan", url.Values{"id": {ls[0].ID}, "mode": {evil}}},
 		{"POST", "/key", url.Values{"k": {evil}, "as": {evil}}}, {"POST", "/redrives", url.Values{"id": {ls[0].ID}, "rate": {"0"}, "reason": {evil}}},
-		{"GET", "/audit-log", nil},
+		{"GET", "/audit-log", nil}, {"GET", "/workers", nil},
 	}
 	for _, p := range pages {
 		if _, body := f.do(p.method, p.path, p.form, nil); strings.Contains(body, "<script>alert") || strings.ContainsAny(body, "\x1b\u202e") {
@@ -319,7 +349,7 @@ func TestMounted(t *testing.T) {
 	links := regexp.MustCompile(`(?:href|src|action|formaction|data-at)="([^"]*)"`)
 	one := url.Values{"id": {ls[0].ID}, "reason": {"try"}, "rate": {"0"}}
 	for path, form := range map[string]url.Values{
-		"/": nil, "/dead-letters": nil, "/dead-letter?id=" + ls[0].ID: nil, "/key?k=order-0": nil, "/audit-log": nil, "/key?k=none": nil,
+		"/": nil, "/dead-letters": nil, "/dead-letter?id=" + ls[0].ID: nil, "/key?k=order-0": nil, "/audit-log": nil, "/workers": nil, "/key?k=none": nil,
 		"/plan": one, "/redrives": one,
 	} {
 		method := http.MethodGet

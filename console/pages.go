@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -257,6 +258,32 @@ func (c *Console) look(ctx context.Context, raw, tenant string) (v keyView, err 
 		}
 	}
 	return v, nil
+}
+
+// workersView lists the workers of the queue. Kept: the store keeps reports.
+type workersView struct {
+	Kept    bool             `json:"kept"`
+	Workers []ops.Worker     `json:"workers"`
+	Differ  []ops.Difference `json:"differ,omitempty"`
+}
+
+func (c *Console) workers(r *http.Request) (any, error) {
+	all, differ, err := ops.Workers(r.Context(), c.cfg.Store)
+	if errors.Is(err, driver.ErrUnsupported) {
+		return workersView{Workers: []ops.Worker{}}, nil
+	}
+	v := workersView{Kept: true, Workers: []ops.Worker{}}
+	for _, w := range all {
+		if w.Queue == c.queue.Name {
+			v.Workers = append(v.Workers, w)
+		}
+	}
+	for _, d := range differ {
+		if d.Queue == c.queue.Name {
+			v.Differ = append(v.Differ, d)
+		}
+	}
+	return v, err
 }
 
 // entryView is one entry of the audit log.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 //go:embed assets/console.css
@@ -28,11 +29,11 @@ var files embed.FS
 type tab struct{ Page, Path, Title string }
 
 var tabs = []tab{
-	{"overview", "/", "Overview"}, {"deadletters", "/dead-letters", "Dead letters"}, {"auditlog", "/audit-log", "Audit log"},
+	{"overview", "/", "Overview"}, {"deadletters", "/dead-letters", "Dead letters"}, {"workers", "/workers", "Workers"}, {"auditlog", "/audit-log", "Audit log"},
 }
 
 var titles = map[string]string{
-	"overview": "Overview", "deadletters": "Dead letters", "deadletter": "Dead letter", "auditlog": "Audit log", "key": "Key",
+	"overview": "Overview", "deadletters": "Dead letters", "deadletter": "Dead letter", "auditlog": "Audit log", "key": "Key", "workers": "Workers",
 	"plan": "Redrive", "redrive": "Redrive", "discarded": "Discarded", "error": "Error",
 }
 
@@ -41,6 +42,9 @@ func templates(path string) map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(template.FuncMap{
 		"ago": ago, "time": stamp, "text": func(s string) string { return words.Printable(s, 0) }, "short": func(s string) string { return words.Printable(s, 80) },
 		"plural": func(n int, one string) string { return words.Count(n, one) }, "url": func(to string) string { return path + to },
+		"holdURL": func(consumer string, h ops.WorkerHold) string {
+			return path + keyURL(driver.Key{Consumer: consumer, Tenant: h.Tenant, Raw: h.Key})
+		},
 		"keyURL": func(k driver.Key) string { return path + keyURL(k) }, "groupURL": func(g groupView) string { return path + g.url() },
 	}).ParseFS(files, "templates/frame.html"))
 	all := map[string]*template.Template{}

@@ -19,7 +19,10 @@ func Gather(ctx context.Context, s driver.Store, r driver.Record) (in Facts, err
 	if in.Steps, err = Steps(ctx, s, r); err != nil {
 		return in, err
 	}
-	in.Duplicates, err = DuplicatesOf(ctx, s, r.Key)
+	if in.Duplicates, err = DuplicatesOf(ctx, s, r.Key); err != nil {
+		return in, err
+	}
+	in.Holder, err = holder(ctx, s, r)
 	return in, err
 }
 

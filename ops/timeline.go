@@ -27,6 +27,7 @@ type Facts struct {
 	Operations []driver.AuditEntry
 	Steps      []driver.Step
 	Duplicates Duplicates
+	Holder     string // the worker that has the key, by its own report; "" = unknown
 	// CLI makes the commands to paste; nil makes none.
 	CLI *CLI
 }
@@ -181,15 +182,19 @@ func (k *Facts) verdict() (text, advice string, commands []string) {
 		return "There is no record of this key: it never came, or its record was purged after its retention.", "", nil
 	case driver.InProgress:
 		if k.leaseExpired() {
-			text = fmt.Sprintf("The lease of attempt %d ended %s ago: its worker crashed, hangs, or cannot reach the store, and the run may "+
-				"have had its effect", r.Attempt, k.Now.Sub(r.LeaseUntil).Round(time.Second))
+			text = fmt.Sprintf("The lease of attempt %d ended %s ago: %s crashed, hangs, or cannot reach the store, and the run may "+
+				"have had its effect", r.Attempt, k.Now.Sub(r.LeaseUntil).Round(time.Second), strings.TrimSpace("its worker "+k.Holder))
 			if extra(r) > 0 {
 				text += "; " + soFar(r)
 			}
 			return text + ". The next delivery takes over.", "wait for the next delivery; if none comes, look whether a worker runs and whether " +
 				"the message is still in the queue", k.CLI.queueStats()
 		}
-		return fmt.Sprintf("A worker has it until %s; %s.", stamp(r.LeaseUntil), soFar(r)),
+		who := "A worker"
+		if k.Holder != "" {
+			who = "Worker " + k.Holder
+		}
+		return fmt.Sprintf("%s has it until %s; %s.", who, stamp(r.LeaseUntil), soFar(r)),
 			"wait; take it away only from a worker that is surely dead", k.CLI.onKey(r, "release")
 	case driver.Released:
 		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), "", nil

@@ -88,6 +88,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	}
 	x.all()
 	x.longTerm(ctx, store)
+	x.workers(ctx, store)
 	cfg, err := semelConfig(w, queue, store)
 	if err != nil {
 		return err

@@ -194,6 +194,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	}
 	cfg := semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, PreviousKey: previous, Fingerprint: fp, Versions: versions,
+		Settings:     map[string]string{"key": w.Key, "strategy": w.Strategy, "fingerprint": w.Fingerprint},
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), ClaimAtCommit: w.Claim == "at-commit", Busy: w.BusyPolicy(),
 		Concurrency: w.Slots(), Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),

@@ -101,6 +101,11 @@ type Config struct {
 	// Defaults to nil: each key takes effect once.
 	Versions *key.Versions
 
+	// Settings are settings that all workers of a consumer must share and that the engine cannot compare, by name: how keys are
+	// made, for example. Workers report them to the store with Takeover and Retention (driver.WorkerLog), and semel doctor and the
+	// console warn of workers that differ. Defaults to none.
+	Settings map[string]string
+
 	// Takeover is the policy for a key whose earlier run has an unknown outcome. Defaults to Resume.
 	Takeover Takeover
 	// ClaimAtCommit claims the first delivery of a message together with its effects: the write that completes the record also

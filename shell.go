@@ -45,6 +45,7 @@ type runner struct {
 	hits     int64             // of the store's cache when this run began
 	sweeps   sweepTally        // guarded by mu
 	copies   *duplicateLog     // nil if the store keeps no duplicates
+	reports  *workerReports    // nil if the store keeps no reports
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -57,6 +58,7 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	r.open = make([]openTx, c.cfg.Committers)
 	r.m = machine.New(c.machineConfig(r.nonce))
 	r.copies = newDuplicateLog(c.cfg.Store, c.queue.Name)
+	r.reports = newWorkerReports(c, r.began)
 	if c.meter != nil {
 		r.first = c.meter.Consumed()
 		r.metered = r.first
@@ -85,6 +87,11 @@ func (r *runner) post(ev machine.Event) {
 	r.inboxMu.Lock()
 	r.inbox = append(r.inbox, ev)
 	r.inboxMu.Unlock()
+	r.wake()
+}
+
+// wake makes the loop go round once.
+func (r *runner) wake() {
 	select {
 	case r.signal <- struct{}{}:
 	default:
@@ -112,6 +119,7 @@ func (r *runner) loop(ctx context.Context) error {
 	)
 	defer timer.Stop()
 	r.wg.Go(func() { r.sweep(r.receiving) })
+	r.reports.start(r.io, &r.wg, r.wake)
 	for {
 		replays(events)
 		actions = r.m.Steps(r.now(), events, actions[:0])
@@ -144,6 +152,7 @@ func (r *runner) loop(ctx context.Context) error {
 // stop ends the goroutines. Handlers that ignored their cancellation keep running and are counted in the error.
 func (r *runner) stop(stuck int) error {
 	r.copies.close()
+	r.reports.close()
 	r.publish()
 	r.stopReceiving()
 	close(r.jobs) // a stuck worker ends when its handler does
@@ -178,6 +187,7 @@ func (r *runner) publish() {
 	}
 	s.DuplicatesUnrecorded = r.copies.lost()
 	load := r.m.Load()
+	r.reports.offer(r, &load)
 	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()
 	r.summary, r.load = s, l

@@ -115,7 +115,7 @@ func (c *cache) Unwrap() any { return c.store }
 // Passes lists interfaces that do not change the verdict of a claim: journals of runs, the duplicate log, long-term periods.
 func (c *cache) Passes() []driver.Interface {
 	return []driver.Interface{
-		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](),
+		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](), driver.InterfaceOf[driver.WorkerLog](),
 		driver.InterfaceOf[driver.LongTerm](),
 	}
 }

@@ -116,7 +116,7 @@ func TestAsReadsThrough(t *testing.T) {
 
 // TestReadOnlyInterfacesOnly: a new interface of the package passes no wrapper. Who adds one decides here whether it writes.
 func TestReadOnlyInterfacesOnly(t *testing.T) {
-	decides := "Adder Committer DeadLetterKeeper DeadLetterStore DuplicateLog DeadLetterQueue LongTerm Operator Passer Purger Queue Sender " +
+	decides := "Adder Committer DeadLetterKeeper DeadLetterStore DuplicateLog DeadLetterQueue LongTerm Operator Passer Purger Queue Sender WorkerLog " +
 		"Settler StepStore Store Sweeper Transactor Tx Wrapper"
 	reads := "AuditLog Cached CaseLister DeadLetterPager Historian Meter QueueInspector RecordInspector RecordScanner TxClassifier"
 	names, err := filepath.Glob("*.go")

@@ -140,6 +140,7 @@ var (
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
+	_ driver.WorkerLog       = (*Store)(nil)
 	_ driver.CaseLister      = (*Store)(nil)
 	_ driver.DeadLetterPager = (*Queue)(nil)
 	_ driver.StepStore       = (*Store)(nil)

@@ -35,6 +35,7 @@ type Store struct {
 	auditSeq uint64
 	// duplicates are those of each key. They are removed with their record.
 	duplicates map[driver.Key]duplicates
+	workers    []driver.WorkerReport
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 

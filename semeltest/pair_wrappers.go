@@ -85,6 +85,7 @@ func testWrappedClaims(p *pair) {
 	found[driver.Operator](p.t, w)
 	found[driver.Sweeper](p.t, w)
 	found[driver.DuplicateLog](p.t, w)
+	found[driver.WorkerLog](p.t, w)
 	reads[driver.RecordInspector](p.t, w)
 	reads[driver.RecordScanner](p.t, w)
 	reads[driver.AuditLog](p.t, w)

@@ -71,5 +71,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), caseCases(), expiryCases())...)
+	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), workerCases(), caseCases(), expiryCases())...)
 }

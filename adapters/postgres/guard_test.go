@@ -318,7 +318,7 @@ func TestEffectsOfARoleThatOwnsNothing(t *testing.T) {
 	for _, q := range []string{
 		"USAGE ON SCHEMA " + place, "SELECT ON semel_schema", "ALL ON ledger", "USAGE, SELECT ON SEQUENCE semel_token",
 		"SELECT, INSERT, UPDATE, DELETE ON semel_record, semel_sweep, semel_floor, semel_open, semel_queue, semel_message, " +
-			"semel_dead_letter, semel_step, semel_audit, semel_duplicate, semel_long_term",
+			"semel_dead_letter, semel_step, semel_audit, semel_duplicate, semel_worker, semel_long_term",
 	} {
 		execSQL(t, owner, "GRANT "+q+" TO "+role)
 	}

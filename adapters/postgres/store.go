@@ -17,6 +17,7 @@ import (
 // driver's Decide functions decide the others while the records are locked. Package rowstore does the rest.
 type Store struct {
 	*slowPath
+	*workers
 	db *DB
 }
 
@@ -27,11 +28,16 @@ const (
 	flushBytes = 64 << 20
 )
 
-// slowPath is embedded under a name that programs do not see.
-type slowPath = rowstore.Store
+// slowPath and workers are embedded under names that programs do not see.
+type (
+	slowPath = rowstore.Store
+	workers  = rowstore.Workers
+)
 
 // Store returns the record store of the database; all of them are one.
-func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
+func (db *DB) Store() *Store {
+	return &Store{rowstore.New(rows{db}), rowstore.NewWorkers(rows{db}), db}
+}
 
 // Features describes the store. Caveats lists settings of the server, as Open found them, that weaken the guarantee.
 func (s *Store) Features() driver.StoreFeatures {

@@ -39,12 +39,14 @@ CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_case WHERE place = OLD.place;
 END;
 CREATE TABLE semel_case (place BLOB PRIMARY KEY, consumer TEXT, state INTEGER, since INTEGER);
+CREATE TABLE semel_worker (id TEXT PRIMARY KEY, seen INTEGER, queue TEXT, consumer TEXT, report BLOB);
 CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
 ` + ledgerTables
 
 // plainStore is the store.
 type plainStore struct {
 	*slowPath
+	*workers
 	db plainDB
 }
 
@@ -303,7 +305,7 @@ func openPlain(t testing.TB, now func() time.Time, bug string) (*plainStore, *se
 		err = pool.QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = ?", id).Scan(&n)
 		return n, err
 	}
-	return &plainStore{slowPath: rowstore.New(db), db: db}, l
+	return &plainStore{rowstore.New(db), rowstore.NewWorkers(db), db}, l
 }
 
 func plainSetup(bug string) semeltest.StoreFactory {

@@ -15,14 +15,20 @@ import (
 // guarded statements of record.go decide the plain case in one step. Package rowstore does the rest.
 type Store struct {
 	*slowPath
+	*workers
 	db *DB
 }
 
-// slowPath is embedded under a name that programs do not see.
-type slowPath = rowstore.Store
+// slowPath and workers are embedded under names that programs do not see.
+type (
+	slowPath = rowstore.Store
+	workers  = rowstore.Workers
+)
 
 // Store returns the record store of the database; all of them are one.
-func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
+func (db *DB) Store() *Store {
+	return &Store{rowstore.New(rows{db}), rowstore.NewWorkers(rows{db}), db}
+}
 
 // Features describes the store. ServerClock: the host's clock decides, and processes that share a file share a host.
 func (s *Store) Features() driver.StoreFeatures {

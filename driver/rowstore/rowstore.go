@@ -7,7 +7,8 @@
 // # Tables
 //
 // The database has these tables, with the columns that adapters/sqlite/schema describes: semel_record, semel_step,
-// semel_audit, semel_duplicate, semel_case, semel_long_term. The rows of a record in other tables are removed with it, by a trigger or in
+// semel_audit, semel_duplicate, semel_case, semel_long_term, and semel_worker for
+// [Workers]. The rows of a record in other tables are removed with it, by a trigger or in
 // the transaction that purges it.
 //
 // # SQL

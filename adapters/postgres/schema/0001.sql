@@ -118,6 +118,15 @@ CREATE TABLE semel_long_term (
   period   bigint NOT NULL               -- microseconds
 );
 
+-- What each running worker reports about itself, every ten seconds at most, best effort.
+CREATE TABLE semel_worker (
+  id       bytea       PRIMARY KEY,
+  seen     timestamptz NOT NULL,
+  queue    bytea       NOT NULL,
+  consumer bytea       NOT NULL,
+  report   bytea       NOT NULL              -- JSON
+);
+
 -- What a sweep knows of a stretch of semel_record's pages: nothing in it can be purged or parked before due.
 CREATE TABLE semel_sweep (
   stretch bigint      PRIMARY KEY,                   -- page number / pages of a stretch

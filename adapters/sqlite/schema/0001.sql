@@ -218,6 +218,15 @@ CREATE TABLE semel_long_term (
   period   INTEGER NOT NULL              -- microseconds
 ) STRICT, WITHOUT ROWID;
 
+-- What each running worker reports about itself, every ten seconds at most, best effort.
+CREATE TABLE semel_worker (
+  id       TEXT    PRIMARY KEY,
+  seen     INTEGER NOT NULL,
+  queue    TEXT    NOT NULL,
+  consumer TEXT    NOT NULL,
+  report   BLOB    NOT NULL              -- JSON
+) STRICT, WITHOUT ROWID;
+
 -- The tenant and the key of each record, which are in its place. k is the length of the tenant, as uvarint, then both.
 CREATE VIEW semel_key AS
 SELECT token, place, consumer, CAST(substr(k, at, size) AS TEXT) AS tenant, CAST(substr(k, at + size) AS TEXT) AS key

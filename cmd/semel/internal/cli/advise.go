@@ -10,32 +10,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // advised is what advise prints: the settings for programs, the advice with its reasons, and the questions behind it.
 type advised struct {
 	Settings struct {
-		Kind                       advice.Kind `json:"kind"`
-		VisibilitySeconds          float64     `json:"visibility_seconds"`
-		LeaseSeconds               float64     `json:"lease_seconds"`
-		HeartbeatSeconds           float64     `json:"heartbeat_seconds"`
-		MaxRuntimeSeconds          float64     `json:"max_runtime_seconds"`
-		Steps                      bool        `json:"steps"`
-		MaxReceiveCount            int         `json:"max_receive_count,omitempty"`
-		HorizonSeconds             float64     `json:"horizon_seconds"`
-		RetentionSeconds           float64     `json:"retention_seconds"`
-		DeadLetterRetentionSeconds float64     `json:"dead_letter_retention_seconds,omitempty"`
-		WaitSeconds                float64     `json:"wait_seconds,omitempty"`
-		Batch                      int         `json:"batch"`
-		GraceSeconds               float64     `json:"grace_seconds"`
+		Kind                       ops.QueueKind `json:"kind"`
+		VisibilitySeconds          float64       `json:"visibility_seconds"`
+		LeaseSeconds               float64       `json:"lease_seconds"`
+		HeartbeatSeconds           float64       `json:"heartbeat_seconds"`
+		MaxRuntimeSeconds          float64       `json:"max_runtime_seconds"`
+		Steps                      bool          `json:"steps"`
+		MaxReceiveCount            int           `json:"max_receive_count,omitempty"`
+		HorizonSeconds             float64       `json:"horizon_seconds"`
+		RetentionSeconds           float64       `json:"retention_seconds"`
+		DeadLetterRetentionSeconds float64       `json:"dead_letter_retention_seconds,omitempty"`
+		WaitSeconds                float64       `json:"wait_seconds,omitempty"`
+		Batch                      int           `json:"batch"`
+		GraceSeconds               float64       `json:"grace_seconds"`
 	} `json:"settings"`
-	Advice    []advice.Item     `json:"advice"`
-	Questions []advice.Question `json:"questions"`
-	Command   string            `json:"command"`
+	Advice    []ops.Advice   `json:"advice"`
+	Questions []ops.Question `json:"questions"`
+	Command   string         `json:"command"`
 }
 
 // adviseFlags are the flags of advise.
@@ -65,8 +66,8 @@ records as the worker does.`,
 	}
 	fs := c.Flags()
 	var kinds []string
-	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, memory, other), or its URL")
-	for _, k := range advice.Kinds() {
+	fs.StringVar(&f.queue, "queue", string(ops.KindSQS), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, memory, other), or its URL")
+	for _, k := range ops.QueueKinds() {
 		kinds = append(kinds, string(k))
 	}
 	fixed(fs, "queue", kinds...)
@@ -90,8 +91,8 @@ records as the worker does.`,
 }
 
 func (a *app) advise(ctx context.Context, f adviseFlags) (err error) {
-	in := advice.Input{
-		Kind: advice.Kind(f.queue), P99: time.Duration(f.p99), MaxRuntime: time.Duration(f.maxRuntime),
+	in := ops.Workload{
+		Kind: ops.QueueKind(f.queue), P99: time.Duration(f.p99), MaxRuntime: time.Duration(f.maxRuntime),
 		Retention: time.Duration(f.retention), Redrive: time.Duration(f.redrive), ProducerRetries: time.Duration(f.producers),
 		Attempts: f.attempts, Batch: f.batch, Concurrency: f.concurrency, NoHeartbeat: f.noHeartbeat,
 		LambdaTimeout: time.Duration(f.lambda), LambdaWindow: time.Duration(f.window),
@@ -108,29 +109,29 @@ func (a *app) advise(ctx context.Context, f adviseFlags) (err error) {
 		if !in.Kind.SQS() {
 			return output.Usage("--fifo is about queues of SQS, and --queue is %s", f.queue).WithHint("--queue sqs --fifo")
 		}
-		in.Kind = advice.FIFO
+		in.Kind = ops.KindFIFO
 	}
 	if err := in.Check(); err != nil {
-		if e := (*advice.InputError)(nil); errors.As(err, &e) {
+		if e := (*ops.WorkloadError)(nil); errors.As(err, &e) {
 			return output.Usage("--%s %s", e.Field, e.Problem).WithHint("%s", e.Hint)
 		}
 		return err
 	}
 	d := proposal(in)
-	d.Command = command(url, advice.Compute(in), in)
+	d.Command = command(url, in.Settings(), in)
 	return a.p.Object(d, d.text)
 }
 
 // liveQueue looks at the queue of a URL.
-func liveQueue(ctx context.Context, raw string) (kind advice.Kind, live *advice.Live, err error) {
+func liveQueue(ctx context.Context, raw string) (kind ops.QueueKind, live *ops.LiveQueue, err error) {
 	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
 	defer closing(&err, set)
 	q, err := set.Queue(ctx, raw)
 	if err != nil {
 		return "", nil, err
 	}
-	kind = advice.Other
-	for _, k := range advice.Kinds() {
+	kind = ops.KindOther
+	for _, k := range ops.QueueKinds() {
 		if string(k) == q.Features().Kind {
 			kind = k
 		}
@@ -139,14 +140,14 @@ func liveQueue(ctx context.Context, raw string) (kind advice.Kind, live *advice.
 		return "", nil, err
 	}
 	if live != nil && live.FIFO {
-		kind = advice.FIFO
+		kind = ops.KindFIFO
 	}
 	return kind, live, nil
 }
 
-func proposal(in advice.Input) advised {
-	s := advice.Compute(in)
-	d := advised{Advice: advice.Items(in), Questions: advice.Questions(in)}
+func proposal(in ops.Workload) advised {
+	s := in.Settings()
+	d := advised{Advice: in.Advice(), Questions: in.Questions()}
 	d.Settings.Kind = s.Kind
 	d.Settings.VisibilitySeconds, d.Settings.LeaseSeconds = s.Visibility.Seconds(), s.Lease.Seconds()
 	d.Settings.HeartbeatSeconds, d.Settings.MaxRuntimeSeconds = s.Heartbeat.Seconds(), s.MaxRuntime.Seconds()
@@ -158,30 +159,30 @@ func proposal(in advice.Input) advised {
 }
 
 // example is a URL of the kind, for the command that is proposed.
-func example(k advice.Kind, fifo bool) string {
+func example(k ops.QueueKind, fifo bool) string {
 	switch k {
-	case advice.Standard:
+	case ops.KindSQS:
 		if fifo {
 			return "sqs://orders.fifo"
 		}
 		return "sqs://orders"
-	case advice.FIFO:
+	case ops.KindFIFO:
 		return "sqs://orders.fifo"
-	case advice.SQLite:
+	case ops.KindSQLite:
 		return "sqlite:orders.db?queue=orders"
-	case advice.Postgres:
+	case ops.KindPostgres:
 		return "postgres://db.example.org/shop?queue=orders"
-	case advice.NATS:
+	case ops.KindNATS:
 		return "nats://nats.example.org:4222?queue=ORDERS"
-	case advice.Memory:
+	case ops.KindMemory:
 		return "memory://?queue=orders"
-	case advice.Other:
+	case ops.KindOther:
 	}
 	return "URL"
 }
 
 // command is the worker that these settings make.
-func command(url string, s advice.Settings, in advice.Input) string {
+func command(url string, s ops.Settings, in ops.Workload) string {
 	if in.LambdaTimeout > 0 {
 		return ""
 	}
@@ -189,19 +190,19 @@ func command(url string, s advice.Settings, in advice.Input) string {
 	if s.Kind.SQS() {
 		store = " --store 'dynamodb://semel-records'"
 	}
-	if s.Kind == advice.NATS {
+	if s.Kind == ops.KindNATS {
 		store = " --store 'postgres://db.example.org/shop'"
 	}
 	more := ""
 	if in.ProducerRetries > 0 {
-		more += " --producer-retries " + advice.Text(in.ProducerRetries)
+		more += " --producer-retries " + words.About(in.ProducerRetries)
 	}
 	if n := in.Assumed().Attempts; n != semel.DefaultMaxAttempts {
 		more += fmt.Sprintf(" --max-attempts %d", n)
 	}
 	return fmt.Sprintf("semel work --queue '%s'%s --key json:/order_id --visibility %s --max-runtime %s --retention %s%s --batch %d "+
-		"--concurrency %d --grace %s --exec './your-handler'", open.Redact(url), store, advice.Text(s.Visibility), advice.Text(s.MaxRuntime),
-		advice.Text(s.Retention), more, s.Batch, in.Assumed().Concurrency, advice.Text(s.Grace))
+		"--concurrency %d --grace %s --exec './your-handler'", open.Redact(url), store, words.About(s.Visibility), words.About(s.MaxRuntime),
+		words.About(s.Retention), more, s.Batch, in.Assumed().Concurrency, words.About(s.Grace))
 }
 
 func (d advised) text(b *strings.Builder) {

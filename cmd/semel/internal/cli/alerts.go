@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/adapters/aws/emf"
-	"github.com/semel-dev/semel/cmd/semel/internal/audit"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/contrib/prom"
+	"github.com/semel-dev/semel/ops"
 )
 
 func (a *app) alertsCommand() *cobra.Command {
@@ -142,7 +142,7 @@ func (f *countFlags) audited(n int, consumer, queue string) error {
 }
 
 // leave writes the count to where it is asked for.
-func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) {
+func (f *countFlags) leave(r *ops.AuditReport, consumer, queue string) (err error) {
 	if f.textfile != "" {
 		if err := f.audited(r.DuplicateEffect, consumer, queue); err != nil {
 			return err

@@ -3,18 +3,18 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/audit"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // auditFlags are those of semel audit.
@@ -124,8 +124,8 @@ type auditReport struct {
 	Consumer string `json:"consumer"`
 	Since    string `json:"since,omitempty"`
 	Until    string `json:"until,omitempty"`
-	*audit.Report
-	Examples []audit.Finding `json:"examples"`
+	*ops.AuditReport
+	Examples []ops.Finding `json:"examples"`
 }
 
 func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err error) {
@@ -140,23 +140,23 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 	}
 	r := auditReport{
 		Store: l.store.Features().Name, Consumer: l.scope.consumer, Since: rfc3339(f.since.at), Until: rfc3339(f.until.at),
-		Examples: []audit.Finding{},
+		Examples: []ops.Finding{},
 	}
-	shown := map[audit.Kind]int{}
-	au := audit.New(audit.Scope{
+	shown := map[ops.FindingKind]int{}
+	au := ops.NewAudit(ops.AuditScope{
 		Consumer: l.scope.consumer, Tenant: f.tenant, AllTenants: !oneTenant, Steps: f.steps, Since: f.since.at, Until: f.until.at,
 		Now: time.Now(), Grace: time.Duration(f.grace),
-	}, func(x audit.Finding) error {
+	}, func(x ops.Finding) error {
 		if a.p.Format == output.JSONL {
-			return output.List(a.p, []audit.Finding{x}, nil, nil)
+			return output.List(a.p, []ops.Finding{x}, nil, nil)
 		}
 		if shown[x.Kind]++; shown[x.Kind] <= f.examples {
 			r.Examples = append(r.Examples, x)
 		}
 		return nil
 	})
-	r.Report = &au.Report
-	if err := a.readEffects(ctx, f, au.Add); err != nil {
+	r.AuditReport = &au.AuditReport
+	if err := open.Effects(ctx, f.effects, f.query, a.in, au.Add); err != nil {
 		return err
 	}
 	if err := l.scanAll(ctx, driver.RecordFilter{Consumer: l.scope.consumer}, au.Record); err != nil {
@@ -169,7 +169,7 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 	if names, _ := queuesOf(f.store, f.queue); len(names) > 0 {
 		queue = names[0]
 	}
-	if err := f.count.leave(&au.Report, l.scope.consumer, queue); err != nil {
+	if err := f.count.leave(&au.AuditReport, l.scope.consumer, queue); err != nil {
 		return err
 	}
 	return a.printAudit(r)
@@ -182,14 +182,14 @@ func (a *app) printAudit(r auditReport) (err error) {
 		r.Verdict = "findings"
 	}
 	if a.p.Format == output.JSONL {
-		a.p.Notef("compared %s with %s: %s", output.Count(r.Effects, "effect"), output.Count(r.Records, "record"), output.Count(found, "finding"))
+		a.p.Notef("compared %s with %s: %s", words.Count(r.Effects, "effect"), words.Count(r.Records, "record"), words.Count(found, "finding"))
 	} else {
 		err = a.p.Object(r, func(b *strings.Builder) { textAudit(b, r) })
 	}
 	if err != nil || found == 0 {
 		return err
 	}
-	return output.Negative("%s", output.Count(found, "finding"))
+	return output.Negative("%s", words.Count(found, "finding"))
 }
 
 // scanAll calls each with all records, a page at a time where the store can.
@@ -209,71 +209,34 @@ func (l *ledger) scanAll(ctx context.Context, f driver.RecordFilter, each func(d
 	return nil
 }
 
-// readEffects reads the journal, wherever it is. What is wrong in it is the user's to fix.
-func (a *app) readEffects(ctx context.Context, f *auditFlags, add func(audit.Effect) error) (err error) {
-	if open.IsURL(f.effects) {
-		var columns []string
-		n := 0
-		return open.Query(ctx, "effects", f.effects, f.query, func(names []string) error {
-			if columns = names; audit.CheckColumns(names) != nil {
-				return output.Usage("--query: %w", audit.CheckColumns(names))
-			}
-			return nil
-		}, func(values []any) error {
-			n++
-			e, err := audit.Row(columns, values)
-			if err == nil {
-				err = add(e)
-			}
-			if err != nil {
-				return output.Usage("--query: row %d: %w", n, err)
-			}
-			return nil
-		})
-	}
-	in, name := a.in, "stdin"
-	if f.effects != "-" {
-		file, err := os.Open(f.effects)
-		if err != nil {
-			return output.Usage("--effects: %w", err)
-		}
-		defer closing(&err, file)
-		in, name = file, f.effects
-	}
-	if err := audit.ReadLines(name, in, add); err != nil {
-		return output.Usage("--effects: %w", err)
-	}
-	return nil
-}
-
 // auditWords name one finding of each kind, and several.
-var auditWords = map[audit.Kind][2]string{
-	audit.DuplicateEffect:     {"key with too many effects", "keys with too many effects"},
-	audit.EffectWithoutRecord: {"effect without record", "effects without record"},
-	audit.RecordWithoutEffect: {"completed record without effect", "completed records without effect"},
-	audit.EffectNotCompleted:  {"effect of a key that is not completed", "effects of keys that are not completed"},
-	audit.MismatchedEffectKey: {"effect key that is not its key's", "effect keys that are not their key's"},
-	audit.OrphanClaim:         {"claim that no worker holds", "claims that no worker holds"},
+var auditWords = map[ops.FindingKind][2]string{
+	ops.DuplicateEffect:     {"key with too many effects", "keys with too many effects"},
+	ops.EffectWithoutRecord: {"effect without record", "effects without record"},
+	ops.RecordWithoutEffect: {"completed record without effect", "completed records without effect"},
+	ops.EffectNotCompleted:  {"effect of a key that is not completed", "effects of keys that are not completed"},
+	ops.MismatchedEffectKey: {"effect key that is not its key's", "effect keys that are not their key's"},
+	ops.OrphanClaim:         {"claim that no worker holds", "claims that no worker holds"},
 }
 
 func textAudit(b *strings.Builder, r auditReport) {
 	lines := fmt.Sprintf("%s (%d not judged: out of range or too recent), %s (%d completed, %d dropped, %d under way)\n",
-		output.Count(r.Effects, "effect"), r.EffectsOutside, output.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
+		words.Count(r.Effects, "effect"), r.EffectsOutside, words.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
 	if r.OtherConsumers > 0 {
-		lines += output.Count(r.OtherConsumers, "effect") + " of other consumers passed over\n"
+		lines += words.Count(r.OtherConsumers, "effect") + " of other consumers passed over\n"
 	}
-	for _, k := range audit.Kinds {
+	for _, k := range ops.FindingKinds {
 		mark := " "
 		if r.Findings[k] > 0 {
 			mark = "!"
 		}
-		words := auditWords[k][1]
+		kind := auditWords[k][1]
 		if r.Findings[k] == 1 {
-			words = auditWords[k][0]
+			kind = auditWords[k][0]
 		}
-		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], words)
-		if k == audit.DuplicateEffect && r.Findings[k] > 0 {
-			lines += ", " + output.Count(r.Report.DuplicateEffect, "effect") + " too many"
+		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], kind)
+		if k == ops.DuplicateEffect && r.Findings[k] > 0 {
+			lines += ", " + words.Count(r.AuditReport.DuplicateEffect, "effect") + " too many"
 		}
 		lines += "\n"
 		for _, x := range r.Examples {
@@ -289,13 +252,13 @@ func textAudit(b *strings.Builder, r auditReport) {
 	b.WriteString(lines + "\n")
 }
 
-func exampleLine(x audit.Finding) string {
-	line := "key " + output.Printable(x.Key, 80)
+func exampleLine(x ops.Finding) string {
+	line := "key " + words.Printable(x.Key, 80)
 	if x.Key == "" {
 		line = "effect key " + x.EffectKey
 	}
 	if x.Step != "" {
-		line += ", step " + output.Printable(x.Step, 80)
+		line += ", step " + words.Printable(x.Step, 80)
 	}
 	if x.State != "" {
 		line += " (" + x.State + ")"
@@ -303,5 +266,5 @@ func exampleLine(x audit.Finding) string {
 	if x.At != nil {
 		line += ", " + rfc3339(*x.At)
 	}
-	return line + ": " + output.Printable(x.Detail, 400)
+	return line + ": " + words.Printable(x.Detail, 400)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 // change are the flags of the commands that change one record: release, reopen, erase.
@@ -19,34 +21,22 @@ type change struct {
 }
 
 // apply asks for confirmation, carries out an operation on a record, and returns the record afterwards.
-func (c *change) apply(cmd *cobra.Command, a *app, l *ledger, r driver.Record, question string, o driver.Operation) (driver.Record, error) {
-	op, ok := driver.As[driver.Operator](l.store)
-	if !ok {
-		return r, output.Usage("store %s takes no operations", l.store.Features().Name)
+func (c *change) apply(cmd *cobra.Command, a *app, l *ledger, r driver.Record, question string, kind driver.OperationKind) (driver.Record, error) {
+	if !c.dry {
+		if err := a.confirm(c.yes, question); err != nil {
+			return r, err
+		}
 	}
-	if c.dry {
-		return r, nil
+	after, err := ops.Change(cmd.Context(), l.store, r, kind, ops.Options{
+		Keep: c.keep.Of(driver.Released), DryRun: c.dry, By: actor(c.by), Reason: c.reason,
+	})
+	switch e := (*ops.ChangedError)(nil); {
+	case errors.As(err, &e):
+		return r, output.Negative("%w", err).WithHint("%s", l.command("records", "explain", r.Key.Raw))
+	case errors.Is(err, driver.ErrUnsupported):
+		return r, output.Usage("%w", err)
 	}
-	if err := a.confirm(c.yes, question); err != nil {
-		return r, err
-	}
-	o.Key, o.Reason, o.By = r.Key, c.reason, actor(c.by)
-	if o.Kind == driver.ForceRelease {
-		o.Reason = "released by " + o.By
-	} else {
-		o.Token, o.Generation = r.Token, r.Generation
-	}
-	if o.Kind != driver.Erase {
-		o.Keep = c.keep.Of(driver.Released)
-	}
-	after, out, err := op.Operate(cmd.Context(), o)
-	if err != nil {
-		return r, fmt.Errorf("%s key %q: %w", o.Kind, r.Key.Raw, err)
-	}
-	if out != driver.Applied {
-		return r, output.Negative("key %q is %s by now", r.Key.Raw, after.State).WithHint("%s", l.command("records", "explain", r.Key.Raw))
-	}
-	return after, nil
+	return after, err
 }
 
 // bind adds the flags. reason is the help of --reason, "" if there is none.
@@ -75,7 +65,7 @@ have happened, and the record keeps this doubt. A claim ends by itself when its 
 					WithHint("%s", f.command("records", "explain", args[0]))
 			}
 			q := fmt.Sprintf("release key %s from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
-			if r, err = c.apply(cmd, a, l, r, q, driver.Operation{Kind: driver.ForceRelease}); err != nil {
+			if r, err = c.apply(cmd, a, l, r, q, driver.ForceRelease); err != nil {
 				return err
 			}
 			return a.p.Line(recordOf(r), "%s key %s", verb(c.dry, "release", "released"), args[0])
@@ -117,7 +107,7 @@ completed key as duplicates until their --cache-max-age has passed (1 min). The 
 				return err
 			}
 			q := fmt.Sprintf("let key %s, which is %s, run again at its next delivery (its effect may happen twice)", args[0], r.State)
-			if r, err = c.apply(cmd, a, l, r, q, driver.Operation{Kind: driver.Reopen}); err != nil {
+			if r, err = c.apply(cmd, a, l, r, q, driver.Reopen); err != nil {
 				return err
 			}
 			return a.p.Line(recordOf(r),
@@ -188,7 +178,7 @@ records go at the end of the retention.`,
 					WithHint("wait until its message is done: %s", f.command("records", "explain", args[0]))
 			}
 			q := fmt.Sprintf("erase the record of key %s, which is %s (a later copy of its message runs)", args[0], r.State)
-			if _, err = c.apply(cmd, a, l, r, q, driver.Operation{Kind: driver.Erase}); err != nil {
+			if _, err = c.apply(cmd, a, l, r, q, driver.Erase); err != nil {
 				return err
 			}
 			v := erased{Key: args[0], Consumer: r.Key.Consumer, Tenant: r.Key.Tenant, Was: r.State.String(), DryRun: c.dry}

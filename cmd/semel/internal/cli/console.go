@@ -4,18 +4,19 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/console"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
+	"github.com/semel-dev/semel/console"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/look"
 )
 
 type consoleOptions struct {
@@ -54,7 +55,8 @@ It hides bodies and headers of messages unless --bodies is given. Each page is J
 }
 
 func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
-	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
 		return output.Usage("--listen %q: %w", o.listen, err).WithHint("--listen 127.0.0.1:7070")
 	}
 	if o.queue == "" {
@@ -74,31 +76,39 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 		return err
 	}
 	queue = open.WithDeadLetters(queue, store)
-	box, err := deadletters.NewBox(queue, store)
-	if err != nil {
-		return output.Usage("%w", err)
-	}
-	box.Flags = o.flags()
 	if o.consumer == "" {
 		o.consumer = queue.Features().Name
 	}
-	if o.store == o.queue {
-		o.queue = "" // commands name one place once
+	by := actor(o.by)
+	c, err := console.New(console.Config{
+		Queue: queue, Store: store, Consumer: o.consumer, CLI: commands(o.store, o.queue, scope{}, o.consumer),
+		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, queue.Features().LateBy(0)) },
+		By:   func(*http.Request) string { return by }, Operate: o.operate, Bodies: o.bodies, Log: a.log,
+	})
+	if err != nil {
+		return output.Usage("%w", err)
 	}
+	defer c.Close()
 	l, err := listen(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	token := strings.ToLower(rand.Text())
-	c := console.New(console.Config{
-		Queue: queue, Store: store, Box: box, Consumer: o.consumer, Tool: (&ledger{recordFlags: &o.recordFlags}).tool(o.consumer),
-		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, box.Horizon) },
-		By:   actor(o.by), Operate: o.operate, Bodies: o.bodies, Token: token, Hosts: web.NewHosts(o.listen, o.allow), Log: a.log,
-	})
-	defer c.Close()
+	if !loopback(host) {
+		a.log.Warn("whoever reaches this address and has the token may do what the console allows: put a proxy with TLS before it", "listen", o.listen)
+	}
 	address := "http://" + l.Addr().String()
 	if err := a.p.Line(map[string]string{"listening": address, "token": token}, "console: %s/?token=%s", address, token); err != nil {
 		return err
 	}
-	return a.serveHTTP(ctx, l, c.Handler(), 5*time.Second, func() {})
+	return a.serveHTTP(ctx, l, signedIn(c, token, web.NewHosts(o.listen, o.allow)), 5*time.Second, func() {})
+}
+
+// signedIn puts the checks of Host and token before a console.
+func signedIn(c *console.Console, token string, hosts web.Hosts) http.Handler {
+	refuse := func(w http.ResponseWriter, r *http.Request, why web.Refusal) {
+		look.Headers(w.Header(), "'self'")
+		c.Refuse(w, r, why.Status, why.Message)
+	}
+	return web.Guard(web.SignIn(c, token, refuse), hosts, refuse)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -96,7 +97,7 @@ func (a *app) progress() (show func(string), done func()) {
 		return func(string) {}, func() {}
 	}
 	const clearLine = "\r\x1b[K"
-	return func(line string) { _, _ = fmt.Fprint(f, clearLine+output.Printable(line, 0)) }, func() { _, _ = fmt.Fprint(f, clearLine) }
+	return func(line string) { _, _ = fmt.Fprint(f, clearLine+words.Printable(line, 0)) }, func() { _, _ = fmt.Fprint(f, clearLine) }
 }
 
 // colour reports whether data on stdout may be coloured.

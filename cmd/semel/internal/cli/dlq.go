@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // deadLetter is the printed form of a dead letter (contract section 7).
@@ -39,7 +40,7 @@ type deadLetter struct {
 func deadLetterOf(l driver.DeadLetter) deadLetter {
 	return deadLetter{
 		ID: l.ID, Kind: string(l.Kind), Key: l.Key.Raw, Consumer: l.Key.Consumer, Queue: l.Message.Queue, Attempts: l.Attempts,
-		Reason: l.Reason, Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
+		Reason: ops.Reason(l.Reason), Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
 		FirstReceivedAt: rfc3339(l.FirstReceived), DeadAt: rfc3339(l.DeadAt), BodyBytes: len(l.Message.Body),
 	}
 }
@@ -129,7 +130,7 @@ func kindFlag(c *cobra.Command, kind *string, when string) {
 	fixed(c.Flags(), "kind", deadLetterKinds...)
 }
 
-var redriveModes = []string{string(deadletters.Skip), string(deadletters.Verify), string(deadletters.Rerun)}
+var redriveModes = []string{string(ops.Skip), string(ops.Verify), string(ops.Rerun)}
 
 func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	var body bool
@@ -174,7 +175,7 @@ func textDeadLetter(b *strings.Builder, l deadLetter) {
 func textFields(b *strings.Builder, width int, fields [][2]string) {
 	for _, f := range fields {
 		if f[1] != "" {
-			fmt.Fprintf(b, "%-12s %s\n", f[0], output.Printable(f[1], width))
+			fmt.Fprintf(b, "%-12s %s\n", f[0], words.Printable(f[1], width))
 		}
 	}
 }
@@ -189,8 +190,8 @@ type batchFlags struct {
 	canaryTimeout config.Duration
 }
 
-func (b *batchFlags) batch() deadletters.Batch {
-	o := deadletters.Batch{Rate: b.rate, Canary: b.canary, CanaryTimeout: time.Duration(b.canaryTimeout)}
+func (b *batchFlags) batch() ops.Batch {
+	o := ops.Batch{Rate: b.rate, Canary: b.canary, CanaryTimeout: time.Duration(b.canaryTimeout)}
 	if b.dry {
 		o.Canary = 0
 	}
@@ -210,7 +211,7 @@ func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) (
 	switch {
 	case b.all == (len(ids) > 0):
 		return nil, output.Usage("which dead letters? give ids, or --all").
-			WithHint("%s", output.Command(append([]string{"dlq", "ls"}, box.Flags...)...))
+			WithHint("%s", box.CLI.DeadLetters("ls"))
 	case b.most < 0 || b.rate < 0 || b.canary < 0:
 		return nil, output.Usage("--max, --rate and --canary must not be negative")
 	case b.kind != "" && !b.all:
@@ -261,19 +262,19 @@ time, the command ends with exit status 1 and leaves the others alone.`,
   semel dlq redrive --all --canary 3 --rate 20 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			m := deadletters.Mode(mode)
+			m := ops.Mode(mode)
 			if err := choice("mode", mode, redriveModes); err != nil {
 				return err
 			}
-			if newGeneration && m != deadletters.Rerun {
+			if newGeneration && m != ops.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
 			}
-			o := deadletters.Options{Mode: m, NewGeneration: newGeneration, DryRun: b.dry, By: actor(f.by)}
-			return a.onDeadLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box deadletters.Box, l driver.DeadLetter) (
-				_ deadletters.Result, err error,
+			o := ops.Options{Mode: m, NewGeneration: newGeneration, DryRun: b.dry, By: actor(f.by)}
+			return a.onDeadLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box ops.Queue, l driver.DeadLetter) (
+				_ ops.Result, err error,
 			) {
 				if o.Keep, err = keep.For(driver.Released, box.Horizon); err != nil {
-					return deadletters.Result{}, err
+					return ops.Result{}, err
 				}
 				return box.Redrive(ctx, l, o)
 			})
@@ -297,8 +298,8 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 		Use: "discard (ID… | --all) --queue URL", Short: "Delete dead letters for good; later duplicates are just acknowledged",
 		Example: "  semel dlq discard --all --kind mismatch --dry-run --queue 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			o := deadletters.Options{DryRun: b.dry, By: actor(f.by)}
-			return a.onDeadLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box deadletters.Box, l driver.DeadLetter) (deadletters.Result, error) {
+			o := ops.Options{DryRun: b.dry, By: actor(f.by)}
+			return a.onDeadLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box ops.Queue, l driver.DeadLetter) (ops.Result, error) {
 				return box.Discard(ctx, l, o)
 			})
 		},
@@ -312,7 +313,7 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 // exits 3 when there was any; an error ends it.
 func (a *app) onDeadLetters(
 	ctx context.Context, f *dlqFlags, b batchFlags, ids []string, what string,
-	op func(context.Context, deadletters.Box, driver.DeadLetter) (deadletters.Result, error),
+	op func(context.Context, ops.Queue, driver.DeadLetter) (ops.Result, error),
 ) (err error) {
 	set, box, err := f.open(ctx, false)
 	if err != nil {
@@ -328,30 +329,30 @@ func (a *app) onDeadLetters(
 		a.p.Notef("queue %s has no such dead letters", box.Name)
 	}
 	if !b.dry && len(ls) > 0 {
-		if err := a.confirm(b.yes, fmt.Sprintf("%s %s of queue %s", what, output.Count(len(ls), "dead letter"), box.Name)); err != nil {
+		if err := a.confirm(b.yes, fmt.Sprintf("%s %s of queue %s", what, words.Count(len(ls), "dead letter"), box.Name)); err != nil {
 			return err
 		}
 	}
-	var results []deadletters.Result
+	var results []ops.Result
 	refused := 0
-	err = box.Each(ctx, ls, b.batch(), func(ctx context.Context, l driver.DeadLetter) (deadletters.Result, error) { return op(ctx, box.Box, l) },
-		func(r deadletters.Result) {
-			if r.Outcome == deadletters.Refused {
+	err = box.Each(ctx, ls, b.batch(), func(ctx context.Context, l driver.DeadLetter) (ops.Result, error) { return op(ctx, box.Queue, l) },
+		func(r ops.Result) {
+			if r.Outcome == ops.Refused {
 				refused++
 			}
 			results = append(results, r)
 		})
 	head := []string{"id", "key", "outcome", "message", "why"}
-	perr := output.List(a.p, results, head, func(r deadletters.Result) []any {
-		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != deadletters.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
+	perr := output.List(a.p, results, head, func(r ops.Result) []any {
+		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != ops.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %d of %s done: %w", what, len(results), output.Count(len(ls), "dead letter"), err)
+		return fmt.Errorf("%s: %d of %s done: %w", what, len(results), words.Count(len(ls), "dead letter"), err)
 	case perr != nil:
 		return perr
 	case refused > 0:
-		return output.Negative("%d of %s left alone (see why)", refused, output.Count(len(ls), "dead letter"))
+		return output.Negative("%d of %s left alone (see why)", refused, words.Count(len(ls), "dead letter"))
 	}
 	return nil
 }

@@ -5,15 +5,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // deadLetters are those of an open queue that lie in the scope of the command.
 type deadLetters struct {
-	deadletters.Box
+	ops.Queue
 	scope scope
 	left  int // dead letters outside of the scope that the last listing met
 }
@@ -63,24 +64,12 @@ func (f *dlqFlags) openQueue(
 	if err != nil {
 		return fail(err)
 	}
-	box, err := deadletters.NewBox(open.WithDeadLetters(q, st), st)
+	box, err := ops.NewQueue(open.WithDeadLetters(q, st), st)
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}
-	box.Flags = f.flags()
-	return set, &deadLetters{Box: box, scope: sc}, nil
-}
-
-// flags are those by which other commands find queue and store.
-func (f *dlqFlags) flags() []string {
-	out := []string{"--queue", open.Redact(f.queue)}
-	if f.store != f.queue && f.store != "" {
-		out = append(out, "--store", open.Redact(f.store))
-	}
-	if f.consumer != "" {
-		out = append(out, "--consumer", f.consumer)
-	}
-	return out
+	box.CLI = commands(f.store, f.queue, sc, f.consumer)
+	return set, &deadLetters{Queue: box, scope: sc}, nil
 }
 
 // list lists the dead letters in the scope that are of a kind ("" = any), oldest first.
@@ -107,9 +96,9 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.DeadLetter, er
 	}
 	missing := output.NotFound("there is no dead letter %q in queue %s", id, b.Name)
 	if !ok {
-		return driver.DeadLetter{}, missing.WithHint("%s", output.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
+		return driver.DeadLetter{}, missing.WithHint("%s", b.CLI.DeadLetters("ls"))
 	}
-	owner, from := output.Printable(l.Key.Consumer, 200), output.Printable(l.Message.Queue, 200)
+	owner, from := words.Printable(l.Key.Consumer, 200), words.Printable(l.Message.Queue, 200)
 	if owner == "" {
 		return driver.DeadLetter{}, missing.WithHint("the dead letter belongs to queue %s: --all-consumers", from)
 	}
@@ -119,6 +108,6 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.DeadLetter, er
 // noteLeft says that the last listing left dead letters out.
 func (a *app) noteLeft(b *deadLetters) {
 	if b.left > 0 {
-		a.p.Notef("left out: %s of other queues or consumers (--all-consumers shows them)", output.Count(b.left, "dead letter"))
+		a.p.Notef("left out: %s of other queues or consumers (--all-consumers shows them)", words.Count(b.left, "dead letter"))
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/key"
+	"github.com/semel-dev/semel/ops"
 )
 
 func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
@@ -42,10 +42,10 @@ payload and the next generation, so that it does not count as a mismatch. --key,
 				return err
 			}
 			if dry {
-				box.Box = box.DryRun()
+				box.Queue = box.DryRun()
 			}
 			after, err := box.Edit(cmd.Context(), l, e)
-			if no := (*deadletters.RefusedError)(nil); errors.As(err, &no) {
+			if no := (*ops.RefusedError)(nil); errors.As(err, &no) {
 				return output.Negative("dead letter %s: %w", args[0], err).WithHint("%s", no.Hint)
 			}
 			if err != nil {
@@ -65,7 +65,7 @@ payload and the next generation, so that it does not count as a mismatch. --key,
 }
 
 // editOf reads what to change.
-func (a *app) editOf(w config.Work, body string, headers []string) (e deadletters.Edit, err error) {
+func (a *app) editOf(w config.Work, body string, headers []string) (e ops.Edit, err error) {
 	if body == "" && len(headers) == 0 {
 		return e, output.Usage("nothing to change: give --body or --header").WithHint("--body fixed.json")
 	}

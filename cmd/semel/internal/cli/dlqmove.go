@@ -17,6 +17,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // moved is a dead letter with everything that is in it: a line of an export.
@@ -138,7 +139,7 @@ sends a new message.`,
 			}
 			v := map[string]any{"imported": put, "there": there, "dry_run": dry}
 			return a.p.Line(v,
-				"%s %s, %d already there", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
+				"%s %s, %d already there", verb(dry, "import", "imported"), words.Count(put, "dead letter"), there)
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be done")

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // finding is the outcome of one check.
@@ -88,6 +88,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	}
 	x.all()
 	x.longTerm(ctx, store)
+	x.workers(ctx, store)
 	cfg, err := semelConfig(w, queue, store)
 	if err != nil {
 		return err
@@ -253,24 +254,24 @@ func (x *inspection) times() {
 	switch {
 	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
 		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most",
-			advice.Text(limit), advice.Text(x.q.MaxVisible))
+			words.About(limit), words.About(x.q.MaxVisible))
 	case limit > visible && !x.q.Extends:
-		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", advice.Text(limit*10/9), advice.Text(lease)),
+		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", words.About(limit*10/9), words.About(lease)),
 			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again",
-			advice.Text(limit), advice.Text(visible))
+			words.About(limit), words.About(visible))
 	case visible < 2*time.Second:
 		x.note(levelWarning, "visibility", "--visibility 30s", "%s leaves the heartbeat %s: a short pause of the process loses the lease",
-			advice.Text(visible), advice.Text(lease/3))
+			words.About(visible), words.About(lease/3))
 	case limit > visible:
-		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", advice.Text(visible),
-			advice.Text(lease/3), advice.Text(limit))
+		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", words.About(visible),
+			words.About(lease/3), words.About(limit))
 	default:
-		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", advice.Text(visible), advice.Text(limit))
+		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", words.About(visible), words.About(limit))
 	}
 	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && !x.w.Simulate.On && kill >= lease {
-		x.note(levelDanger, "kill-grace", "--kill-grace "+advice.Text(lease/3),
+		x.note(levelDanger, "kill-grace", "--kill-grace "+words.About(lease/3),
 			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over",
-			advice.Text(kill), advice.Text(lease))
+			words.About(kill), words.About(lease))
 	}
 }
 

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // sqsFlags are facts about a queue of SQS that the queue does not know.
@@ -43,7 +44,7 @@ func (x *inspection) redriveLimit() {
 	if x.w.Timeout > 0 {
 		longest = x.w.Timeout
 	}
-	need := advice.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease())
+	need := ops.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease())
 	hint := "a shorter --max-runtime, fewer --max-attempts or a longer --visibility: maxReceiveCount is 1000 at most"
 	if need <= 1000 {
 		hint = fmt.Sprintf("maxReceiveCount %d; a shorter --max-runtime or a longer --visibility needs less", need)
@@ -83,29 +84,29 @@ func (x *inspection) brokerID() {
 
 // deadLetterRetention reports to a worker what doctor finds when it examines the queue.
 func (x *inspection) deadLetterRetention() {
-	if kept := advice.DeadLettersKept(x.q); x.q.Redrives && kept > 0 && kept < x.q.Retention && !x.q.Orders {
+	if kept := ops.DeadLettersKept(x.q); x.q.Redrives && kept > 0 && kept < x.q.Retention && !x.q.Orders {
 		x.note(levelDanger, "redrive", "a longer MessageRetentionPeriod on the dead-letter queue, such as 1209600 (14d)",
 			"the dead-letter queue keeps messages for %s, the queue for %s, and a message's age goes on counting when it is moved: one that "+
-				"failed late is deleted at once", advice.Text(kept), advice.Text(x.q.Retention))
+				"failed late is deleted at once", words.About(kept), words.About(x.q.Retention))
 	}
 }
 
 // lambda checks the queue's settings for a function that the queue calls.
 //
 // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-func (x *inspection) lambda(live *advice.Live, timeout, window time.Duration) {
+func (x *inspection) lambda(live *ops.LiveQueue, timeout, window time.Duration) {
 	have, want := live.Visibility, 6*timeout+window
 	switch {
 	case have < timeout:
-		x.note(levelDanger, "lambda", "VisibilityTimeout "+advice.Text(want),
+		x.note(levelDanger, "lambda", "VisibilityTimeout "+words.About(want),
 			"the queue's visibility is %s and the function may run for %s: Lambda refuses such a mapping, and messages would come again while they are worked on",
-			advice.Text(have), advice.Text(timeout))
+			words.About(have), words.About(timeout))
 	case have < want:
-		x.note(levelWarning, "lambda", "VisibilityTimeout "+advice.Text(want),
+		x.note(levelWarning, "lambda", "VisibilityTimeout "+words.About(want),
 			"the queue's visibility is %s; six times the function's time limit and the batching window are %s, so that throttled calls can be repeated",
-			advice.Text(have), advice.Text(want))
+			words.About(have), words.About(want))
 	default:
-		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", advice.Text(have), advice.Text(timeout))
+		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", words.About(have), words.About(timeout))
 	}
 	if n := live.MaxReceives; n > 0 && n < 5 {
 		x.note(levelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
@@ -116,23 +117,23 @@ func (x *inspection) lambda(live *advice.Live, timeout, window time.Duration) {
 // --horizon a person says what the queue cannot know.
 func (x *inspection) retention() {
 	producers := time.Duration(x.w.Producers)
-	late := advice.LateFor(x.q, producers)
+	late := ops.LatenessOf(x.q, producers)
 	need, why := late.Horizon(), late.Parts()
 	kept, window := x.w.Retention.Shown(need), x.w.Retention.Window(need)
 	if x.horizon > need {
 		need, why = x.horizon, "--horizon"
 	}
-	if l, ok := advice.LateAdvised(x.q, producers); ok {
-		why += "; " + advice.Setting(l.Horizon()) + " once the dead-letter queue keeps messages for 14d"
+	if l, ok := ops.LatenessAdvised(x.q, producers); ok {
+		why += "; " + words.Duration(l.Horizon()) + " once the dead-letter queue keeps messages for 14d"
 	}
 	switch {
 	case need > 0 && window < need:
-		x.note(levelDanger, "retention", "--retention "+advice.Setting(need), "records are kept for %s, duplicates come within %s (%s): a late one would run again",
-			kept, advice.Setting(need), why)
+		x.note(levelDanger, "retention", "--retention "+words.Duration(need), "records are kept for %s, duplicates come within %s (%s): a late one would run again",
+			kept, words.Duration(need), why)
 	case need > 0:
-		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", kept, advice.Setting(need), why)
+		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", kept, words.Duration(need), why)
 	case window < 24*time.Hour:
-		x.note(levelWarning, "retention", "--retention "+config.Duration(advice.Retention(0)).String(),
+		x.note(levelWarning, "retention", "--retention "+config.Duration(ops.RetentionFor(0)).String(),
 			"records are kept for %s: a duplicate that comes later runs again", kept)
 	default:
 		x.note(levelOK, "retention", "", "records are kept for %s; this queue does not limit how late duplicates come: give --horizon to "+

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
@@ -30,9 +31,9 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if missing != nil && output.As(missing).Code != output.CodeNotFound {
 				return missing
 			}
-			var lines []explain.Line
+			var lines []ops.EventLine
 			for _, path := range events {
-				err := explain.Read(path, func(e explain.Line) {
+				err := ops.ReadEvents(path, func(e ops.EventLine) {
 					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
 						lines = append(lines, e)
 					}
@@ -47,12 +48,12 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 			if missing != nil {
 				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
 			}
-			in, err := explain.Gather(cmd.Context(), l.store, r)
+			in, err := ops.Gather(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
-			in.Events, in.Tool = lines, l.tool(r.Key.Consumer)
-			s := explain.New(in)
+			in.Events, in.CLI = lines, commands(l.recordFlags.store, l.queue, l.scope, r.Key.Consumer)
+			s := ops.Explain(in)
 			if err := a.p.Object(s, func(b *strings.Builder) { textTimeline(b, s) }); err != nil {
 				return err
 			}
@@ -63,43 +64,43 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 	return c
 }
 
-func textTimeline(b *strings.Builder, s explain.Timeline) {
-	fmt.Fprintf(b, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State)
+func textTimeline(b *strings.Builder, s ops.Timeline) {
+	fmt.Fprintf(b, "key %s of consumer %s: %s\n", words.Printable(s.Key, 0), words.Printable(s.Consumer, 0), s.State)
 	for _, t := range s.Sentences {
 		mark := " "
 		if t.Doubt {
 			mark = "!"
 		}
-		fmt.Fprintf(b, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0))
+		fmt.Fprintf(b, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), words.Printable(t.Text, 0))
 	}
 	if s.DuplicatesNote != "" {
-		fmt.Fprintf(b, "Duplicates: %d (%s)\n", s.Duplicates, output.Printable(s.DuplicatesNote, 0))
+		fmt.Fprintf(b, "Duplicates: %d (%s)\n", s.Duplicates, words.Printable(s.DuplicatesNote, 0))
 	}
-	b.WriteString(output.Printable(s.Verdict, 0) + "\n")
+	b.WriteString(words.Printable(s.Verdict, 0) + "\n")
 	if s.Advice != "" {
-		b.WriteString("To do: " + output.Printable(s.Advice, 0) + "\n")
+		b.WriteString("To do: " + words.Printable(s.Advice, 0) + "\n")
 	}
 	for _, c := range s.Commands {
-		b.WriteString("  " + output.Printable(c, 0) + "\n")
+		b.WriteString("  " + words.Printable(c, 0) + "\n")
 	}
 }
 
-// tool makes commands on the same store and queue as this one. A variable stands for a URL with a secret.
-func (l *ledger) tool(consumer string) *explain.Tool {
+// commands proposes commands on the same store and queue ("" = the store's database). A variable stands for a URL with a secret.
+func commands(store, queue string, sc scope, consumer string) *ops.CLI {
 	word := func(raw, variable string) string {
 		if open.Redact(raw) != raw {
 			return `"$` + variable + `"`
 		}
-		return explain.Quote(raw)
+		return words.Quote(raw)
 	}
-	t := &explain.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
-	raw, variable := l.queue, "SEMEL_QUEUE"
-	if raw == "" {
-		raw, variable, t.Own = l.recordFlags.store, "SEMEL_STORE", true
+	c := &ops.CLI{Store: word(store, "SEMEL_STORE")}
+	raw, variable := queue, "SEMEL_QUEUE"
+	if raw == "" || raw == store {
+		raw, variable, c.Own = store, "SEMEL_STORE", true
 	}
 	place, err := open.Parse("queue", raw)
 	if err != nil || place.HasQueues("queue") != nil {
-		raw, t.Own = "", false
+		raw, c.Own = "", false
 	} else if place.Queue == "" && open.Redact(raw) == raw { // a consumer is named after its queue unless somebody chose otherwise
 		sep := "?"
 		if strings.Contains(raw, "?") {
@@ -107,11 +108,11 @@ func (l *ledger) tool(consumer string) *explain.Tool {
 		}
 		raw += sep + "queue=" + url.QueryEscape(consumer)
 	}
-	if t.Queue = `"$SEMEL_QUEUE"`; raw != "" {
-		t.Queue = word(raw, variable)
+	if c.Queue = `"$SEMEL_QUEUE"`; raw != "" {
+		c.Queue = word(raw, variable)
 	}
-	if l.scope.consumer == "" || l.scope.consumer != l.scope.queue {
-		t.Consumer = consumer
+	if sc.consumer == "" || sc.consumer != sc.queue {
+		c.Consumer = consumer
 	}
-	return t
+	return c
 }

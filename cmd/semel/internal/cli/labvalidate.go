@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/preflight"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 func (a *app) labValidateCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func validated(lines []preflight.Line) string {
 		if !l.OK {
 			mark = "✗"
 		}
-		fmt.Fprintf(&s, "%s %-9s %s\n", mark, l.Name, output.Printable(l.Detail, 0))
+		fmt.Fprintf(&s, "%s %-9s %s\n", mark, l.Name, words.Printable(l.Detail, 0))
 		if l.Hint != "" {
 			fmt.Fprintf(&s, "  try: %s\n", l.Hint)
 		}

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/key"
+	"github.com/semel-dev/semel/ops"
 )
 
 // recordFlags are shared by the commands on records.
@@ -75,11 +76,11 @@ func (f *recordFlags) flags() []string {
 }
 
 // command is a command on the store, to be pasted.
-func (f *recordFlags) command(words ...string) string {
+func (f *recordFlags) command(args ...string) string {
 	if f.tenant != "" {
-		words = append(words, "--tenant", f.tenant)
+		args = append(args, "--tenant", f.tenant)
 	}
-	return output.Command(append(words, f.flags()...)...)
+	return words.Command(append(args, f.flags()...)...)
 }
 
 // find returns the record of a key in the scope. A key of several consumers is an error that names them, a key that only
@@ -142,7 +143,7 @@ func (l *ledger) scan(ctx context.Context, raw string) (found, elsewhere []drive
 }
 
 // box opens the queue that holds the dead letter id, for working on it: --queue, the URL's, else whichever has it.
-func (l *ledger) box(ctx context.Context, consumer, id string) (deadletters.Box, error) {
+func (l *ledger) box(ctx context.Context, consumer, id string) (ops.Queue, error) {
 	raw := l.queue
 	if raw == "" {
 		raw = l.recordFlags.store
@@ -152,27 +153,27 @@ func (l *ledger) box(ctx context.Context, consumer, id string) (deadletters.Box,
 		err = t.HasQueues("queue")
 	}
 	if err != nil {
-		return deadletters.Box{}, err
+		return ops.Queue{}, err
 	}
 	names := []string{t.Queue}
 	if t.Queue == "" {
 		all, err := l.set.Queues(ctx, "queue", raw)
 		if err != nil {
-			return deadletters.Box{}, err
+			return ops.Queue{}, err
 		}
 		names = append([]string{consumer}, all...)
 	}
-	var first deadletters.Box
+	var first ops.Queue
 	for i, name := range names {
 		q, err := l.set.QueueOf(ctx, t, name)
 		if err != nil {
-			return deadletters.Box{}, err
+			return ops.Queue{}, err
 		}
-		b, err := deadletters.NewBox(q, l.store)
+		b, err := ops.NewQueue(q, l.store)
 		if err != nil {
 			return b, output.Usage("%w", err)
 		}
-		if b.Flags = l.flags(); i == 0 {
+		if b.CLI = commands(l.recordFlags.store, l.queue, l.scope, consumer); i == 0 {
 			first = b
 		}
 		if _, ok, err := b.DeadLetters.DeadLetter(ctx, id); err != nil || ok {

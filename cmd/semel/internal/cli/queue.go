@@ -17,6 +17,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // queueStats is what is printed of a queue.
@@ -290,7 +291,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			}
 			n := s.Visible + s.InFlight + s.Delayed
 			if !dry {
-				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", output.Count(n, "message"), s.Queue)); err != nil {
+				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", words.Count(n, "message"), s.Queue)); err != nil {
 					return err
 				}
 				if n, err = purger.Purge(ctx); err != nil {
@@ -298,7 +299,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 				}
 			}
 			return a.p.Line(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry},
-				"%s %s of queue %s", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
+				"%s %s of queue %s", verb(dry, "purge", "purged"), words.Count(n, "message"), s.Queue)
 		}),
 	}
 	destructive(c, &yes, &dry)

@@ -10,9 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // record is the printed form of a record (contract section 6).
@@ -66,7 +67,7 @@ type duplicate struct {
 	DeliveryCount int    `json:"delivery_count,omitempty"`
 }
 
-func duplicatesOf(c explain.Duplicates) *storedDuplicates {
+func duplicatesOf(c ops.Duplicates) *storedDuplicates {
 	if c.Total == 0 {
 		return nil
 	}
@@ -85,7 +86,7 @@ func recordOf(r driver.Record) record {
 		Key: r.Key.Raw, Consumer: r.Key.Consumer, Tenant: r.Key.Tenant, State: r.State.String(), Generation: r.Generation,
 		Attempt: r.Attempt, Failures: r.Failures, Token: r.Token, Takeover: r.Takeover.String(), Unknown: r.Unknown,
 		Fingerprint: hex.EncodeToString([]byte(r.Fingerprint)), CreatedAt: rfc3339(r.CreatedAt), UpdatedAt: rfc3339(r.UpdatedAt),
-		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: r.Reason, Disposed: r.Disposed,
+		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: ops.Reason(r.Reason), Disposed: r.Disposed,
 		Deliveries: r.Deliveries, UncertaintyEvents: r.Uncertainty,
 		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
 	}
@@ -187,13 +188,13 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := explain.Steps(cmd.Context(), l.store, r)
+			rows, err := ops.Steps(cmd.Context(), l.store, r)
 			if err != nil {
 				return err
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
-			c, err := explain.DuplicatesOf(cmd.Context(), l.store, r.Key)
+			c, err := ops.DuplicatesOf(cmd.Context(), l.store, r.Key)
 			if err != nil {
 				return err
 			}
@@ -301,7 +302,7 @@ func stepsOf(rows []driver.Step) []step {
 	var all []step
 	for _, s := range rows {
 		x := step{
-			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: s.Reason,
+			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: ops.Reason(s.Reason),
 			UpdatedAt: rfc3339(s.UpdatedAt),
 		}
 		if len(s.Result) > 0 {
@@ -328,6 +329,6 @@ func textSteps(b *strings.Builder, steps []step) {
 		if s.Result != nil {
 			rest += " " + *s.Result
 		}
-		fmt.Fprintf(b, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500))
+		fmt.Fprintf(b, "%-12s %-12s %s%s\n", "step", s.State, words.Printable(name, 200), words.Printable(rest, 500))
 	}
 }

@@ -48,3 +48,17 @@ func TestTheFirstExampleOfSQSIsThatOfItsPage(t *testing.T) {
 		t.Errorf("docs/sqs-local.md does not begin with %q", first)
 	}
 }
+
+// TestReasonsShowNoTrace: records and dead letters keep the trace of their run behind the reason; lists show the reason alone.
+func TestReasonsShowNoTrace(t *testing.T) {
+	stored := driver.AppendTrace("card declined", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	if stored == "card declined" {
+		t.Fatal("the trace is not stored")
+	}
+	if r := recordOf(driver.Record{State: driver.FailedState, Reason: stored}); r.Reason != "card declined" {
+		t.Errorf("record: %q", r.Reason)
+	}
+	if l := deadLetterOf(driver.DeadLetter{Reason: stored}); l.Reason != "card declined" {
+		t.Errorf("dead letter: %q", l.Reason)
+	}
+}

@@ -13,14 +13,15 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
-func resolutionNames() []string { return slices.Sorted(maps.Keys(deadletters.Resolutions)) }
+func resolutionNames() []string { return slices.Sorted(maps.Keys(ops.Resolutions)) }
 
 func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var as, result, by string
@@ -56,7 +57,7 @@ else leaves the key alone, and the exit status is 3.`,
 			if err := choice("as", as, resolutionNames()); err != nil {
 				return err
 			}
-			state := deadletters.Resolutions[as]
+			state := ops.Resolutions[as]
 			if cmd.Flags().Changed("result") && state != driver.Completed {
 				return output.Usage("--result goes with --as completed only")
 			}
@@ -94,13 +95,13 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		return err
 	}
 	if dry && r.State != driver.Uncertain && r.State != state {
-		return f.notUncertain(&deadletters.NotUncertainError{Key: key, State: r.State})
+		return f.notUncertain(&ops.NotUncertainError{Key: key, State: r.State})
 	}
 	if !dry {
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, deadletters.Options{Keep: kept, By: actor(p.by)}); err != nil {
+		if sent, err = box.Resolve(ctx, r, state, result, ops.Options{Keep: kept, By: actor(p.by)}); err != nil {
 			return f.notUncertain(err)
 		}
 	}
@@ -114,14 +115,14 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 
 // notUncertain adds a hint for a key that is not UNCERTAIN.
 func (f *recordFlags) notUncertain(err error) error {
-	e := (*deadletters.NotUncertainError)(nil)
+	e := (*ops.NotUncertainError)(nil)
 	if !errors.As(err, &e) {
 		return err
 	}
 	n := output.Negative("%w", err)
 	switch e.State {
 	case driver.FailedState:
-		return n.WithHint("%s lists its dead letter; semel dlq redrive takes its id", output.Command("dlq", "ls", "--queue", open.Redact(cmp.Or(f.queue, f.store))))
+		return n.WithHint("%s lists its dead letter; semel dlq redrive takes its id", words.Command("dlq", "ls", "--queue", open.Redact(cmp.Or(f.queue, f.store))))
 	case driver.InProgress:
 		return n.WithHint("wait for its lease to end, or %s", f.command("records", "release", e.Key))
 	default:
@@ -187,7 +188,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 		a.p.Notef("there are no uncertain keys")
 	}
 	if !p.dry && len(records) > 0 {
-		if err := a.confirm(p.yes, fmt.Sprintf("resolve %s as the probe says", output.Count(len(records), "key"))); err != nil {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve %s as the probe says", words.Count(len(records), "key"))); err != nil {
 			return err
 		}
 	}
@@ -212,11 +213,11 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Outcome, r.As, r.MessageID, r.Why} })
 	switch {
 	case err != nil:
-		return fmt.Errorf("%d of %s done: %w", len(all), output.Count(len(records), "key"), err)
+		return fmt.Errorf("%d of %s done: %w", len(all), words.Count(len(records), "key"), err)
 	case perr != nil:
 		return perr
 	case left > 0:
-		return output.Negative("%d of %s left alone (see why)", left, output.Count(len(records), "key"))
+		return output.Negative("%d of %s left alone (see why)", left, words.Count(len(records), "key"))
 	}
 	return nil
 }
@@ -263,7 +264,7 @@ func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
 	out := resolved{Key: r.Key.Raw, Outcome: "unknown", DryRun: p.dry}
 	if r.State != driver.Uncertain {
-		out.Why = (&deadletters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
+		out.Why = (&ops.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
 		return out, nil
 	}
 	id := driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, "")
@@ -298,8 +299,8 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	if err != nil {
 		return out, err
 	}
-	out.MessageID, err = box.Resolve(ctx, r, as, result, deadletters.Options{Keep: kept, By: actor(p.by)})
-	if changed := (*deadletters.NotUncertainError)(nil); errors.As(err, &changed) {
+	out.MessageID, err = box.Resolve(ctx, r, as, result, ops.Options{Keep: kept, By: actor(p.by)})
+	if changed := (*ops.NotUncertainError)(nil); errors.As(err, &changed) {
 		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
 		return out, nil
 	}

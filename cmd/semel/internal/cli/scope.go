@@ -9,6 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // scopeHelp is in the help of every command with a scope.
@@ -92,7 +93,7 @@ func (s scope) notFound(raw string, elsewhere []driver.Record) error {
 	}
 	var owners []string
 	for _, r := range elsewhere {
-		owners = append(owners, output.Printable(r.Key.Consumer, 200))
+		owners = append(owners, words.Printable(r.Key.Consumer, 200))
 	}
 	slices.Sort(owners)
 	owners = slices.Compact(owners)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/source"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/wait"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // sendBytes bounds the bodies of one batch.
@@ -311,7 +314,7 @@ func (s *sending) throttle(ctx context.Context) error {
 	if s.o.rate <= 0 {
 		return ctx.Err()
 	}
-	return sleepUntil(ctx, s.began.Add(time.Duration(float64(s.sum.Sent)/s.o.rate*float64(time.Second))))
+	return wait.Until(ctx, s.began.Add(time.Duration(float64(s.sum.Sent)/s.o.rate*float64(time.Second))))
 }
 
 func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
@@ -321,11 +324,11 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 			hint += "; then "
 		}
 		if culprit := (*driver.ItemError)(nil); errors.Is(err, driver.ErrNotCommitted) || errors.As(err, &culprit) {
-			return output.Failed("%s; %s sent before, none of these %d", text, output.Count(s.sum.Sent, "message"), len(batch)).
+			return output.Failed("%s; %s sent before, none of these %d", text, words.Count(s.sum.Sent, "message"), len(batch)).
 				WithHint("%ssend the rest", hint)
 		}
 		s.sum.Unconfirm = len(batch)
-		return output.Failed("%s; %s sent before, any of these %d may have been", text, output.Count(s.sum.Sent, "message"), len(batch)).
+		return output.Failed("%s; %s sent before, any of these %d may have been", text, words.Count(s.sum.Sent, "message"), len(batch)).
 			WithHint("%ssend the rest again: messages with the same idempotency-key take effect once", hint)
 	}
 	s.sum.Sent += len(batch)
@@ -341,7 +344,7 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 }
 
 func (s *sending) stopped(err error) error {
-	return fmt.Errorf("stopped after %s: %w", output.Count(s.sum.Sent, "message"), err)
+	return fmt.Errorf("stopped after %s: %w", words.Count(s.sum.Sent, "message"), err)
 }
 
 func (s *sending) report() error {
@@ -359,15 +362,4 @@ func (s *sending) report() error {
 		text += fmt.Sprintf(" (seed %d)", *s.sum.Seed)
 	}
 	return s.p.Line(s.sum, "%s", text)
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

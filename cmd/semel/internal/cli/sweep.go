@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
@@ -47,14 +47,14 @@ of a consumer that has no workers any more.`,
 			}
 			late := ""
 			if total.Lag > 0 {
-				late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
+				late += fmt.Sprintf("; the retention of the oldest one ended %s ago", words.About(total.Lag))
 			}
 			expired := ""
 			if total.Expired > 0 {
-				expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), output.Count(total.Expired, "record"))
+				expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), words.Count(total.Expired, "record"))
 			}
-			return a.p.Line(v, "%s %s%s, %s %s%s", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"), expired,
-				verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
+			return a.p.Line(v, "%s %s%s, %s %s%s", verb(dry, "purge", "purged"), words.Count(total.Purged, "record"), expired,
+				verb(dry, "park", "parked"), words.Count(total.Abandoned, "abandoned claim"), late)
 		}),
 	}
 	destructive(c, &yes, &dry)

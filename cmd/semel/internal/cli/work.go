@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,12 +15,12 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
+	"github.com/semel-dev/semel/ops"
 )
 
 func (a *app) workCommand() *cobra.Command {
@@ -193,6 +194,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	}
 	cfg := semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, PreviousKey: previous, Fingerprint: fp, Versions: versions,
+		Settings:     map[string]string{"key": w.Key, "strategy": w.Strategy, "fingerprint": w.Fingerprint},
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), ClaimAtCommit: w.Claim == "at-commit", Busy: w.BusyPolicy(),
 		Concurrency: w.Slots(), Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
@@ -206,16 +208,19 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 }
 
 // observe wires the journal, the idle watch and the log.
-func (s *shift) observe(cfg *semel.Config) (*explain.Journal, error) {
+func (s *shift) observe(cfg *semel.Config) (*ops.EventLog, error) {
 	var all []semel.Events
-	var journal *explain.Journal
+	var journal *ops.EventLog
 	if s.w.Events != "" {
-		j, err := explain.OpenJournal(s.w.Events)
+		f, err := output.AppendFile(s.w.Events)
 		if err != nil {
 			return nil, output.Usage("--events: %w", err)
 		}
-		journal = j
-		all = append(all, semel.Observe(j.Add))
+		journal = ops.NewEventLog(struct {
+			io.Writer
+			io.Closer
+		}{output.NewSafe(f), f})
+		all = append(all, semel.Observe(journal.Add))
 	}
 	if s.w.IdleTimeout > 0 {
 		all = append(all, s.idle.events())
@@ -241,7 +246,7 @@ func (s *shift) warnOfRoutes() semel.Events {
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.
-func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *explain.Journal, shown *window) (wait func()) {
+func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *ops.EventLog, shown *window) (wait func()) {
 	var running []chan struct{}
 	start := func(f func(context.Context)) {
 		done := make(chan struct{})
@@ -272,7 +277,7 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *expl
 }
 
 // watchLoad writes down how busy the worker is: soon after the start, then every ten seconds.
-func watchLoad(ctx context.Context, c *semel.Consumer, journal *explain.Journal) {
+func watchLoad(ctx context.Context, c *semel.Consumer, journal *ops.EventLog) {
 	for pause := time.Second; ; pause = 10 * time.Second {
 		select {
 		case <-ctx.Done():

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 // Retention is how long records are kept: 14d for all, or by how a message ended: completed=14d,failed=60d. Both may be
@@ -96,7 +96,7 @@ func (r *Retention) All() time.Duration {
 // settled is the retention that a consumer settles on whose queue can bring copies for so long: what nobody gave covers it.
 func (r Retention) settled(horizon time.Duration) Retention {
 	if r.all == 0 {
-		r.all = Duration(advice.Retention(horizon))
+		r.all = Duration(ops.RetentionFor(horizon))
 	}
 	return r
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Duration is a time.Duration that may be given in days: 14d, 36h, 1d12h, 500ms.
@@ -52,7 +52,7 @@ func ParseDuration(s string) (time.Duration, error) {
 // MarshalText writes what UnmarshalText reads, in days where it is whole days.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-func (d Duration) String() string { return advice.Setting(time.Duration(d)) }
+func (d Duration) String() string { return words.Duration(time.Duration(d)) }
 
 // Set and Type make it a flag value.
 func (d *Duration) Set(s string) error { return d.UnmarshalText([]byte(s)) }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
+	"github.com/semel-dev/semel/ops"
 )
 
 // tally is what the events of all workers say.
@@ -44,7 +44,7 @@ func final(d semel.Decision) bool {
 // take reads the events of one worker.
 func (t *tally) take(n, pid int, path string) error {
 	w := Worker{ID: n, PID: pid}
-	err := explain.Read(path, func(l explain.Line) {
+	err := ops.ReadEvents(path, func(l ops.EventLine) {
 		switch semel.EventKind(l.Kind) {
 		case semel.EventReceived:
 			t.deliveries++
@@ -66,7 +66,7 @@ func (t *tally) take(n, pid int, path string) error {
 	return nil
 }
 
-func (t *tally) decide(l explain.Line) {
+func (t *tally) decide(l ops.EventLine) {
 	d := semel.Decision(l.Decision)
 	t.decisions[d]++
 	if l.Cause != "" {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
+	"github.com/semel-dev/semel/ops"
 )
 
 func good() Options {
@@ -110,9 +110,9 @@ func TestFirstEndCounts(t *testing.T) {
 	}
 	at := time.Now()
 	for i, d := range []semel.Decision{semel.BusyDeferred, semel.Retried, semel.Executed, semel.Replayed} {
-		tl.decide(explain.Line{MessageID: "m1", At: at.Add(time.Duration(i) * time.Second), Decision: string(d)})
+		tl.decide(ops.EventLine{MessageID: "m1", At: at.Add(time.Duration(i) * time.Second), Decision: string(d)})
 	}
-	tl.decide(explain.Line{MessageID: "m2", At: at, Decision: string(semel.Returned)})
+	tl.decide(ops.EventLine{MessageID: "m2", At: at, Decision: string(semel.Returned)})
 	if tl.ends["m1"] != semel.Executed || !tl.done["m1"].Equal(at.Add(2*time.Second)) || len(tl.ends) != 1 {
 		t.Errorf("ended %v at %v", tl.ends, tl.done)
 	}

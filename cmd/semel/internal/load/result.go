@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Result is what a run measured and counted.
@@ -125,14 +125,14 @@ func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, dead
 				skipped++
 			}
 		}
-		add("executed 1", r.Executed == 1, "%s of the handler", output.Count(r.Executed, "run"))
-		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %s found in the records", skipped, output.Count(b.N, "message"))
+		add("executed 1", r.Executed == 1, "%s of the handler", words.Count(r.Executed, "run"))
+		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %s found in the records", skipped, words.Count(b.N, "message"))
 	} else {
-		add("executed once each", r.Executed == b.N && most == 1, "%s for %s", output.Count(r.Executed, "run"), output.Count(r.Keys, "key"))
+		add("executed once each", r.Executed == b.N && most == 1, "%s for %s", words.Count(r.Executed, "run"), words.Count(r.Keys, "key"))
 	}
-	add("effects = keys", r.Executed == r.Keys, "%s, %s", output.Count(r.Executed, "effect"), output.Count(r.Keys, "key"))
-	add("queue empty", left == 0 && deadLetters == 0, "%s left, %s", output.Count(left, "message"), output.Count(deadLetters, "dead letter"))
-	add("no ERROR in the logs", r.Errors.LogLines == 0, "%s", output.Count(r.Errors.LogLines, "line"))
+	add("effects = keys", r.Executed == r.Keys, "%s, %s", words.Count(r.Executed, "effect"), words.Count(r.Keys, "key"))
+	add("queue empty", left == 0 && deadLetters == 0, "%s left, %s", words.Count(left, "message"), words.Count(deadLetters, "dead letter"))
+	add("no ERROR in the logs", r.Errors.LogLines == 0, "%s", words.Count(r.Errors.LogLines, "line"))
 	r.Verdict = "ok"
 	if !r.OK() {
 		r.Verdict = "not ok"

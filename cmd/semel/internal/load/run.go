@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // theKey is the key of all messages of a run with SameKey.
@@ -174,7 +174,7 @@ func (b *bench) drain(ctx context.Context) error {
 			return nil
 		}
 		if now.After(end) {
-			return fmt.Errorf("%s not done within %s: visible %d, in flight %d, delayed %d", output.Count(left, "message"), b.Timeout, st.Visible,
+			return fmt.Errorf("%s not done within %s: visible %d, in flight %d, delayed %d", words.Count(left, "message"), b.Timeout, st.Visible,
 				st.InFlight, st.Delayed)
 		}
 		b.Progress(fmt.Sprintf("sent %d, %d left", b.N, left))

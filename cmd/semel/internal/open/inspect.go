@@ -3,7 +3,7 @@ package open
 import (
 	"context"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+	"github.com/semel-dev/semel/ops"
 )
 
 // Levels of a [Fact].
@@ -48,11 +48,11 @@ func SamePlace(a, b string) bool {
 // Adviser is an optional interface of databases whose queues have settings on the server.
 type Adviser interface {
 	// Live is how the queue is set now.
-	Live(ctx context.Context, queue string) (*advice.Live, error)
+	Live(ctx context.Context, queue string) (*ops.LiveQueue, error)
 }
 
 // Live is how the queue that a URL names is set on its server; nil for kinds that keep no such settings.
-func (s *Set) Live(ctx context.Context, flag, raw string) (*advice.Live, error) {
+func (s *Set) Live(ctx context.Context, flag, raw string) (*ops.LiveQueue, error) {
 	t, db, err := s.at(ctx, flag, raw)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/semel-dev/semel/adapters/nats"
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // natsQueue is what the server says of a stream and its consumer.
@@ -50,14 +51,14 @@ func (d *natsDB) look(ctx context.Context, name string) (q natsQueue, err error)
 }
 
 // Live is how the queue is set now.
-func (d *natsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
+func (d *natsDB) Live(ctx context.Context, queue string) (*ops.LiveQueue, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
-	return &advice.Live{Visibility: q.consumer.Config.AckWait, Retention: q.stream.Config.MaxAge, MaxReceives: max(q.consumer.Config.MaxDeliver, 0)}, nil
+	return &ops.LiveQueue{Visibility: q.consumer.Config.AckWait, Retention: q.stream.Config.MaxAge, MaxReceives: max(q.consumer.Config.MaxDeliver, 0)}, nil
 }
 
 // Examine tells how stream and consumer of the URL are set. How the server brings messages to disk the queue's features say.
@@ -76,7 +77,7 @@ func (q *natsQueue) facts() []Fact {
 	c, s := &q.consumer.Config, &q.stream.Config
 	facts := []Fact{{
 		OK, "stream", fmt.Sprintf("%s: %s, %s storage, %d replicas; consumer %s: AckWait %s; server %s", s.Name, strings.ToLower(s.Retention.String()),
-			strings.ToLower(s.Storage.String()), s.Replicas, q.consumer.Name, advice.Text(c.AckWait), q.version), "",
+			strings.ToLower(s.Storage.String()), s.Replicas, q.consumer.Name, words.About(c.AckWait), q.version), "",
 	}}
 	add := func(bad bool, level, check, try, format string, args ...any) {
 		if bad {
@@ -89,19 +90,19 @@ func (q *natsQueue) facts() []Fact {
 		"a stream that is full drops its oldest messages, handled or not (discard old, max_msgs %d, max_bytes %d, max_msgs_per_subject %d)",
 		s.MaxMsgs, s.MaxBytes, s.MaxMsgsPerSubject)
 	add(s.MaxAge > 0, Warning, "max age", "a MaxAge that no outage of the workers outlasts, or none",
-		"a message that is not handled within %s is dropped without a dead letter", advice.Text(s.MaxAge))
+		"a message that is not handled within %s is dropped without a dead letter", words.About(s.MaxAge))
 	add(c.MaxDeliver > 0, Danger, "max deliver", edit+" --max-deliver=-1",
 		"a message that was delivered %d times is delivered to nobody and stays in the stream: look after those by a consumer of the "+
 			"advisories $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.%s.%s", c.MaxDeliver, s.Name, q.consumer.Name)
 	add(c.MaxAckPending > 0 && c.MaxAckPending <= fewPending, Warning, "ack pending", edit+" --max-pending=100000",
 		"delivery stops silently while %d messages are in flight or wait for their next attempt, delayed ones included", c.MaxAckPending)
-	add(q.visibility > 0 && c.AckWait != q.visibility, Danger, "ack wait", fmt.Sprintf("--visibility %s, or %s --wait=%s", advice.Text(c.AckWait), edit,
-		advice.Text(q.visibility)), "AckWait is %s and the worker's visibility %s: a worker does not start", advice.Text(c.AckWait), advice.Text(q.visibility))
-	add(c.AckWait < 3*q.rtt, Warning, "ack wait", "a longer AckWait", "AckWait (%s) is less than three round trips of %s", advice.Text(c.AckWait), q.rtt)
+	add(q.visibility > 0 && c.AckWait != q.visibility, Danger, "ack wait", fmt.Sprintf("--visibility %s, or %s --wait=%s", words.About(c.AckWait), edit,
+		words.About(q.visibility)), "AckWait is %s and the worker's visibility %s: a worker does not start", words.About(c.AckWait), words.About(q.visibility))
+	add(c.AckWait < 3*q.rtt, Warning, "ack wait", "a longer AckWait", "AckWait (%s) is less than three round trips of %s", words.About(c.AckWait), q.rtt)
 	add(len(c.BackOff) > 0, Warning, "backoff", "a consumer without BackOff: semel delays retries itself (--backoff)",
 		"BackOff %v replaces AckWait, so how long a delivery is a worker's own differs from delivery to delivery", c.BackOff)
 	add(c.InactiveThreshold > 0, Warning, "consumer", edit+" with an inactive threshold of 0",
-		"the server deletes the consumer, and what it knows of deliveries, when no worker runs for %s", advice.Text(c.InactiveThreshold))
+		"the server deletes the consumer, and what it knows of deliveries, when no worker runs for %s", words.About(c.InactiveThreshold))
 	add(c.MemoryStorage, Danger, "consumer", "a consumer without mem_storage",
 		"the consumer's state is in memory: after a restart of the server every message that is left is delivered again")
 	add(s.Replicas%2 == 0, Warning, "replicas", "3 replicas", "%d replicas survive no more failures than %d", s.Replicas, s.Replicas-1)

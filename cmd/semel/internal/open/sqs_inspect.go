@@ -13,7 +13,8 @@ import (
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // examineTimeout bounds the inspection of a queue or a table.
@@ -22,7 +23,7 @@ const examineTimeout = 30 * time.Second
 // sqsQueue is what the service says of a queue, and of the one that its redrive policy names.
 type sqsQueue struct {
 	name string
-	live advice.Live
+	live ops.LiveQueue
 	// deadLetters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
 	deadLetters    string
 	deadLettersErr error
@@ -33,7 +34,7 @@ type sqsQueue struct {
 }
 
 // Live is how the queue is set now.
-func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
+func (d *sqsDB) Live(ctx context.Context, queue string) (*ops.LiveQueue, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, queue)
@@ -165,8 +166,8 @@ func (q *sqsQueue) facts() []Fact {
 		kind = "FIFO"
 	}
 	facts := []Fact{{
-		OK, "queue", fmt.Sprintf("%s is a %s queue: visibility %s, messages are kept for %s", q.name, kind, advice.Text(q.live.Visibility),
-			advice.Text(q.live.Retention)), "",
+		OK, "queue", fmt.Sprintf("%s is a %s queue: visibility %s, messages are kept for %s", q.name, kind, words.About(q.live.Visibility),
+			words.About(q.live.Retention)), "",
 	}}
 	facts = append(facts, q.redrive(), q.polling())
 	if q.live.FIFO {
@@ -179,7 +180,7 @@ func (q *sqsQueue) facts() []Fact {
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
 func (q *sqsQueue) redrive() Fact {
-	have, deadLetters := advice.Text(q.live.Retention), advice.Text(q.live.DeadLetterRetention)
+	have, deadLetters := words.About(q.live.Retention), words.About(q.live.DeadLetterRetention)
 	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.deadLetters)
 	switch {
 	case q.live.MaxReceives == 0:

@@ -6,7 +6,6 @@ package output
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -103,18 +102,3 @@ type cut struct {
 
 func (c *cut) Error() string { return c.text }
 func (c *cut) Unwrap() error { return c.err }
-
-// plainWord is what no shell takes apart.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
-
-// Command is a command line of semel to be pasted into a shell: words that a shell would take apart are quoted.
-func Command(words ...string) string {
-	out := []string{"semel"}
-	for _, w := range words {
-		if !plainWord.MatchString(w) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		out = append(out, w)
-	}
-	return strings.Join(out, " ")
-}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/lmittmann/tint"
+
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // stamp is the time in a log for people.
@@ -35,7 +37,7 @@ func redactedAttr(_ []string, a slog.Attr) slog.Attr { return replaced(a, Redact
 
 // printableAttr escapes them, too: a log line is one line.
 func printableAttr(_ []string, a slog.Attr) slog.Attr {
-	return replaced(a, func(s string) string { return Printable(Redact(s), 0) })
+	return replaced(a, func(s string) string { return words.Printable(Redact(s), 0) })
 }
 
 func replaced(a slog.Attr, f func(string) string) slog.Attr {

@@ -11,6 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Format is how data is printed on stdout.
@@ -113,7 +115,7 @@ func List[T any](p *Printer, items []T, header []string, row func(T) []any) erro
 				if i == len(cells)-1 { // reasons stand last, with commands to paste
 					limit = 600
 				}
-				cells[i] = Printable(s, limit)
+				cells[i] = words.Printable(s, limit)
 			}
 		}
 		t.AppendRow(cells)
@@ -166,17 +168,6 @@ func Terminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd()))
 
 // Colour reports that f is a terminal and nobody asked for plain text.
 func Colour(f *os.File) bool { return Terminal(f) && os.Getenv("NO_COLOR") == "" }
-
-// Count is a number with its noun: 1 message, 2 messages. many is the plural where it is not one with an s behind it.
-func Count[N ~int | ~int64 | ~uint64](n N, one string, many ...string) string {
-	switch {
-	case n == 1:
-		return "1 " + one
-	case len(many) > 0:
-		return fmt.Sprintf("%d %s", n, many[0])
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
 
 // AppendFile opens a file that lines are appended to. One that is not there is made for its owner alone, because keys, bodies
 // and results of messages are in it; one that is there keeps its mode.

@@ -3,14 +3,12 @@ package output
 import (
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Safe is a writer to a terminal or a log that lets no control reach it: what is not a character to be seen (control
@@ -61,8 +59,8 @@ func (s *Safe) Write(p []byte) (int, error) {
 			break
 		}
 		r, size := utf8.DecodeRune(in)
-		if invisible(r, size) {
-			out.WriteString(escaped(r, in[0], size))
+		if words.Invisible(r, size) {
+			out.WriteString(words.Escaped(r, in[0], size))
 		} else {
 			out.Write(in[:size])
 		}
@@ -99,45 +97,6 @@ func cutStyle(in []byte) (code string, rest []byte, ok bool) {
 // begunStyle tells that a style may begin here whose end is not here yet.
 func begunStyle(in []byte) bool {
 	return bytes.HasPrefix(mark, in) || bytes.HasPrefix(in, mark)
-}
-
-// invisible tells runes that a terminal obeys, or that change what it shows of others. size is that of the rune.
-func invisible(r rune, size int) bool {
-	return r == utf8.RuneError && size == 1 || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
-}
-
-// escaped is a rune, or the invalid byte b, as text.
-func escaped(r rune, b byte, size int) string {
-	switch {
-	case r == utf8.RuneError && size == 1:
-		return fmt.Sprintf(`\x%02x`, b)
-	case r < ' ':
-		return fmt.Sprintf(`\x%02x`, r)
-	case r > 0xffff:
-		high, low := utf16.EncodeRune(r)
-		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
-	}
-	return fmt.Sprintf(`\u%04x`, r)
-}
-
-// Printable makes a string safe for one line of a terminal: control and format characters and invalid UTF-8 are escaped,
-// and it is cut after limit runes (0 = not). A [Safe] writer lets newlines and tabs through, this does not.
-func Printable(s string, limit int) string {
-	var b strings.Builder
-	for n := 0; s != ""; n++ {
-		if limit > 0 && n == limit {
-			b.WriteString("…")
-			break
-		}
-		r, size := utf8.DecodeRuneInString(s)
-		if invisible(r, size) {
-			b.WriteString(escaped(r, s[0], size))
-		} else {
-			b.WriteString(s[:size])
-		}
-		s = s[size:]
-	}
-	return b.String()
 }
 
 // File is the file that w writes to, through a Safe or not; nil when it is none.

@@ -106,18 +106,6 @@ func Guard(h http.Handler, hosts Hosts, refuse func(http.ResponseWriter, *http.R
 	})
 }
 
-// PageHeaders sets the headers of a page and of what belongs to it: nothing is kept, framed, or loaded from elsewhere. forms is
-// the source of Content-Security-Policy that forms may be sent to.
-func PageHeaders(h http.Header, forms string) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "+
-		"base-uri 'none'; form-action "+forms+"; frame-ancestors 'none'")
-}
-
 // Limit bounds how many connections of a listener are open at once.
 func Limit(l net.Listener) net.Listener { return limit(l, maxConnections) }
 

@@ -7,9 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/audit"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -22,42 +21,12 @@ type Journal struct {
 
 // read calls each with every effect. A file that is not there has none: the handler may make it. What is wrong in it is
 // an error of usage.
-func (j Journal) read(ctx context.Context, each func(audit.Effect) error) error {
-	if open.IsURL(j.Place) {
-		return j.query(ctx, each)
-	}
-	f, err := os.Open(j.Place)
+func (j Journal) read(ctx context.Context, each func(ops.Effect) error) error {
+	err := open.Effects(ctx, j.Place, j.Query, strings.NewReader(""), each)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return output.Usage("--effects: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	if err := audit.ReadLines(j.Place, f, each); err != nil {
-		return output.Usage("--effects: %w", err).WithHint(`one JSON object a line, with "key" or "effect_key"`)
-	}
-	return nil
-}
-
-func (j Journal) query(ctx context.Context, each func(audit.Effect) error) error {
-	var columns []string
-	return open.Query(ctx, "effects", j.Place, j.Query, func(names []string) error {
-		columns = names
-		if err := audit.CheckColumns(names); err != nil {
-			return output.Usage("--query: %w", err)
-		}
-		return nil
-	}, func(values []any) error {
-		e, err := audit.Row(columns, values)
-		if err == nil {
-			err = each(e)
-		}
-		if err != nil {
-			return output.Usage("--query: %w", err)
-		}
-		return nil
-	})
+	return err
 }
 
 // effects are the lines as effects. texts lead from what a line may call a message (its key, its message id, its effect
@@ -66,7 +35,7 @@ func (j Journal) effects(ctx context.Context, texts map[string]string) (out []ve
 	if j.Place == "" {
 		return nil, nil
 	}
-	err = j.read(ctx, func(e audit.Effect) error {
+	err = j.read(ctx, func(e ops.Effect) error {
 		key, ok := texts[e.Key]
 		if !ok && e.EffectKey != nil {
 			key, ok = texts[hex.EncodeToString(e.EffectKey[:])]

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -48,7 +48,7 @@ func (s *trial) observe() (*observed, error) {
 	}
 	for _, e := range slices.Backward(o.errs) {
 		if e != "" {
-			o.Reason = output.Printable(e, 600)
+			o.Reason = words.Printable(e, 600)
 			break
 		}
 	}
@@ -194,7 +194,7 @@ func (s *trial) notes(o *observed) (out []string) {
 	}
 	if kind == verify.Plain && len(s.left) > 0 {
 		note("the handler left processes behind when it had ended (%s): what they do is not waited for, and not repeated "+
-			"when they fail. The attack killed them", output.Printable(s.left[0].name, 80))
+			"when they fail. The attack killed them", words.Printable(s.left[0].name, 80))
 	}
 	return out
 }

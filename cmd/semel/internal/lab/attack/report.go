@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -49,7 +50,7 @@ func WriteText(w io.Writer, r Report, colour bool, width int) error {
 		return text
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "handler  %s\nkey      %s\n\n", output.Printable(r.Handler, 600), output.Printable(r.Key, 600))
+	fmt.Fprintf(&b, "handler  %s\nkey      %s\n\n", words.Printable(r.Handler, 600), words.Printable(r.Key, 600))
 	for i := range r.Schedules {
 		o := &r.Schedules[i]
 		name, text := o.Schedule.Name(), o.Schedule.String()
@@ -74,9 +75,9 @@ func WriteText(w io.Writer, r Report, colour bool, width int) error {
 
 // seen is what was counted, as a sentence.
 func seen(o *verify.Outcome) string {
-	out := fmt.Sprintf("%s, %s of %d", output.Count(o.Runs, "run", "runs"), output.Count(o.Happened, "effect", "effects"), o.Want)
+	out := fmt.Sprintf("%s, %s of %d", words.Count(o.Runs, "run", "runs"), words.Count(o.Happened, "effect", "effects"), o.Want)
 	if o.Repeats > 0 {
-		out += fmt.Sprintf(", %s recognized", output.Count(o.Repeats, "repeat", "repeats"))
+		out += fmt.Sprintf(", %s recognized", words.Count(o.Repeats, "repeat", "repeats"))
 	}
 	for i, code := range o.Exits {
 		out += [...]string{", ended", ""}[min(i, 1)]

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -312,5 +312,5 @@ func (c *scope) general(path string) string {
 	for _, t := range c.texts {
 		path = strings.ReplaceAll(path, t, "{key}")
 	}
-	return output.Printable(anID.ReplaceAllString(path, "{id}"), 200)
+	return words.Printable(anID.ReplaceAllString(path, "{id}"), 200)
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
-	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 const (
@@ -272,8 +272,8 @@ func (s *trial) lateEffects() {
 }
 
 // events reads what the workers wrote.
-func (s *trial) events() (out []explain.Line, err error) {
-	err = explain.Read(s.path("events.jsonl"), func(l explain.Line) { out = append(out, l) })
+func (s *trial) events() (out []ops.EventLine, err error) {
+	err = ops.ReadEvents(s.path("events.jsonl"), func(l ops.EventLine) { out = append(out, l) })
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

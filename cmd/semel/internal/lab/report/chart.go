@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // The geometry of a timeline in pixels. Heights are fixed; the script lays the times out anew for every width and zoom.
@@ -123,7 +123,7 @@ func draw(t verdict.RunTimeline, endMS float64, most int) chart {
 	for i, l := range t.Lanes {
 		height := laneHead + float64(l.Rows)*rowHeight + laneFoot
 		c.Lanes = append(c.Lanes, laneBox{
-			Label: fmt.Sprintf("worker %d", l.Worker), Lives: output.Count(len(l.Processes), "process", "processes"),
+			Label: fmt.Sprintf("worker %d", l.Worker), Lives: words.Count(len(l.Processes), "process", "processes"),
 			Y: y, Height: height, Odd: i%2 == 1,
 		})
 		for _, p := range l.Processes {
@@ -223,7 +223,7 @@ func details(s *verdict.Span) string {
 		lines = append(lines, "taken over after the lease had expired")
 	}
 	if n := len(s.Beats); n > 0 {
-		lines = append(lines, output.Count(n, "heartbeat", "heartbeats"))
+		lines = append(lines, words.Count(n, "heartbeat", "heartbeats"))
 	}
 	switch {
 	case s.Version > 0 && s.Back:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // figureRow is one figure of all runs.
@@ -89,16 +89,16 @@ func outcome(v verdict.Verdict) string {
 func harm(r verdict.Run) string {
 	var parts []string
 	if r.Duplicated > 0 {
-		parts = append(parts, output.Count(r.Duplicated, "charge", "charges")+" too many, "+Money(r.DamageMinor, r.Currency))
+		parts = append(parts, words.Count(r.Duplicated, "charge", "charges")+" too many, "+Money(r.DamageMinor, r.Currency))
 	}
 	if r.Lost > 0 {
-		parts = append(parts, output.Count(r.Lost, "order", "orders")+" lost")
+		parts = append(parts, words.Count(r.Lost, "order", "orders")+" lost")
 	}
 	if r.Regressed > 0 {
-		parts = append(parts, output.Count(r.Regressed, "time", "times")+" an older version over a newer one")
+		parts = append(parts, words.Count(r.Regressed, "time", "times")+" an older version over a newer one")
 	}
 	if r.Standing > 0 {
-		parts = append(parts, output.Count(r.Standing, "step", "steps")+" not undone")
+		parts = append(parts, words.Count(r.Standing, "step", "steps")+" not undone")
 	}
 	switch {
 	case len(parts) > 0:

@@ -14,8 +14,8 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/internal/look"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 //go:embed report.html.tmpl
@@ -36,7 +36,7 @@ var reportJS string
 var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"seconds": verdict.Seconds,
 	"money":   Money,
-	"plural":  output.Count[int],
+	"plural":  words.Count[int],
 	"step":    stepText,
 }).Parse(reportTemplate + scenarioTemplate + chartTemplate))
 
@@ -190,11 +190,11 @@ func indexHeadline(all []verdict.Verdict) (title, lead string) {
 	case off > 0 && on > 0:
 		title = fmt.Sprintf("Without the guard %d of %d broke. With it, %s.", offBroke, off, none(onBroke))
 	case on > 0:
-		title = fmt.Sprintf("With the guard, %s of %s broke.", none(onBroke), output.Count(on, "scenario", "scenarios"))
+		title = fmt.Sprintf("With the guard, %s of %s broke.", none(onBroke), words.Count(on, "scenario", "scenarios"))
 	default:
 		title = fmt.Sprintf("Without the guard %d of %d broke.", offBroke, off)
 	}
-	lead = output.Count(len(all), "scenario", "scenarios") + ", run with real worker processes; "
+	lead = words.Count(len(all), "scenario", "scenarios") + ", run with real worker processes; "
 	if unexpected == 0 {
 		lead += "each came out as expected."
 	} else {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // demoName is the scenario with texts of its own: its report is for readers who do not know semel.
@@ -151,20 +151,20 @@ func (sc *scenarioView) mainFigure() {
 		r := v.Run
 		switch {
 		case money == 0 && lost > 0:
-			v.Big, v.What = output.Count(r.Lost, "order", "orders"), "lost: neither done nor put aside"
+			v.Big, v.What = words.Count(r.Lost, "order", "orders"), "lost: neither done nor put aside"
 			if r.Lost == 0 {
 				v.Big, v.What = "none", "lost"
 			}
 		case money == 0 && back > 0:
-			v.Big, v.What = output.Count(r.Regressed, "time", "times"), "an older version was applied over a newer one"
+			v.Big, v.What = words.Count(r.Regressed, "time", "times"), "an older version was applied over a newer one"
 			if r.Regressed == 0 {
 				v.Big, v.What = "never", "was an older version applied over a newer one"
 			}
 		case money == 0 && standing > 0:
-			v.Big, v.What = output.Count(r.Standing, "step", "steps"), "of failed sagas not undone"
+			v.Big, v.What = words.Count(r.Standing, "step", "steps"), "of failed sagas not undone"
 		case r.Duplicated > 0:
 			v.Big = Money(r.DamageMinor, r.Currency)
-			v.What = "charged too much, in " + output.Count(r.Duplicated, "extra charge", "extra charges")
+			v.What = "charged too much, in " + words.Count(r.Duplicated, "extra charge", "extra charges")
 		default:
 			v.Big = Money(r.DamageMinor, r.Currency)
 			v.What = "charged too much: no order was charged twice"
@@ -185,7 +185,7 @@ func (sc *scenarioView) headline() {
 	switch {
 	case sc.Off != nil && sc.On != nil && sc.OK():
 		sc.Headline = fmt.Sprintf("%s charged more than once. With the guard, none.",
-			output.Count(len(sc.Off.Doubles), "order was", "orders were"))
+			words.Count(len(sc.Off.Doubles), "order was", "orders were"))
 	case sc.On != nil && sc.On.Run.Verdict == plan.Broken:
 		sc.Headline = "The guard did not hold."
 	case sc.Off != nil && sc.Off.Run.Verdict == plan.Held:
@@ -195,8 +195,8 @@ func (sc *scenarioView) headline() {
 	}
 	sc.Lead = fmt.Sprintf("%s of %s each, sent to %s over one queue. The producer sends some of them again, "+
 		"and workers are killed with SIGKILL in the middle of their work.",
-		output.Count(s.Load.Orders, "order", "orders"), Money(s.Load.Amount, s.Load.Currency),
-		output.Count(s.Workers.Count, "worker process", "worker processes"))
+		words.Count(s.Load.Orders, "order", "orders"), Money(s.Load.Amount, s.Load.Currency),
+		words.Count(s.Workers.Count, "worker process", "worker processes"))
 	if sc.Off != nil && sc.On != nil {
 		sc.Lead += " Once with a plain consumer, once with semel: the same load, the same faults."
 	}

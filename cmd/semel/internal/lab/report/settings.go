@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // setting is one line of the settings.
@@ -31,7 +31,7 @@ func (sc *scenarioView) Settings() (out []setting) {
 	add("Workers at the start", s.Workers.Scale.Backlog > 0, "%d, one for %d waiting", s.Workers.Scale.From, s.Workers.Scale.Backlog)
 	add("Worker processes", true, "%d", s.Workers.Count)
 	add("Handlers at once, guard on", true, "%d per worker", s.Workers.Concurrency)
-	add("Buffer, guard off", true, "%s, one at a time", output.Count(s.Workers.Prefetch, "message", "messages"))
+	add("Buffer, guard off", true, "%s, one at a time", words.Count(s.Workers.Prefetch, "message", "messages"))
 	add("Visibility timeout", true, "%s", s.Workers.Visibility)
 	add("Heartbeat, guard off", s.Workers.Heartbeat, "every third of it")
 	add("Attempts", s.Workers.MaxAttempts > 0, "%d", s.Workers.MaxAttempts)

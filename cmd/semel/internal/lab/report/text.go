@@ -8,6 +8,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // WriteText writes a verdict for a person: one screen. color turns on colours, for an output.Safe; width is the terminal's, 0 = 80.
@@ -64,8 +65,8 @@ func (p *printer) headline(v verdict.Verdict) {
 	}
 	s := v.Timeline.Scenario
 	p.line("")
-	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), output.Count(s.Load.Orders, "order", "orders"),
-		Money(s.Load.Amount, s.Load.Currency), output.Count(s.Workers.Count, "worker process", "worker processes"), v.Timeline.Seed)
+	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), words.Count(s.Load.Orders, "order", "orders"),
+		Money(s.Load.Amount, s.Load.Currency), words.Count(s.Workers.Count, "worker process", "worker processes"), v.Timeline.Seed)
 	p.line("")
 }
 
@@ -153,7 +154,7 @@ func offText(t verdict.RunTimeline) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
 		}
 	}
-	return fmt.Sprintf("%s charged more than once: %s.", output.Count(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s charged more than once: %s.", words.Count(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
 }
 
 func onText(t verdict.RunTimeline) string {
@@ -163,7 +164,7 @@ func onText(t verdict.RunTimeline) string {
 	}
 	return fmt.Sprintf("The same load and the same kills, and %d more. Each charge committed together with its record "+
 		"and its ack; %s found the record and were skipped.",
-		max(0, t.Run.Kills-t.SharedKills), output.Count(t.Run.Replayed, "duplicate", "duplicates"))
+		max(0, t.Run.Kills-t.SharedKills), words.Count(t.Run.Replayed, "duplicate", "duplicates"))
 }
 
 // labelColumns is how wide a label is.

@@ -133,7 +133,7 @@ func (v *Server) guarded() http.Handler {
 		inside.ServeHTTP(w, r)
 	}), web.Hosts{}, func(w http.ResponseWriter, _ *http.Request, why web.Refusal) { http.Error(w, why.Message, why.Status) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		web.PageHeaders(w.Header(), "'none'")
+		look.Headers(w.Header(), "'none'")
 		guard.ServeHTTP(w, r)
 	})
 }

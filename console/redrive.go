@@ -355,9 +355,9 @@ func (g groupView) url() string {
 }
 
 // Percent is how much of the redrive is done.
-func (r run) Percent() int {
-	if r.Total == 0 {
+func (v run) Percent() int {
+	if v.Total == 0 {
 		return 100
 	}
-	return 100 * r.Done / r.Total
+	return 100 * v.Done / v.Total
 }

@@ -27,7 +27,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, why s
 
 // show writes a page, as JSON if the client wants that. It never writes half of one.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
-	kind, body := "text/html; charset=utf-8", []byte(nil)
+	var body []byte
+	kind := "text/html; charset=utf-8"
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)

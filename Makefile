@@ -43,7 +43,7 @@ help: ## Show the targets
 
 .PHONY: build
 build: ## Build the binary: bin/semel
-	$(GO) build -o bin/ ./cmd/semel
+	$(GO) build -tags grpcnotrace -o bin/ ./cmd/semel
 
 .PHONY: test-quick
 test-quick: ## Vet and the short tests of all workspace modules: needs nothing but Go

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -45,10 +44,9 @@ type Config struct {
 
 // Console serves HTTP requests, concurrently. Close ends the redrives that it runs.
 type Console struct {
-	cfg       Config
-	queue     ops.Queue
-	handler   http.Handler
-	templates map[string]*template.Template
+	cfg     Config
+	queue   ops.Queue
+	handler http.Handler
 
 	ctx    context.Context // of the redrives
 	cancel context.CancelFunc
@@ -81,7 +79,7 @@ func New(cfg Config) (*Console, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	c := &Console{cfg: cfg, queue: queue, templates: templates(cfg.Path)}
+	c := &Console{cfg: cfg, queue: queue}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.handler = c.routes()
 	return c, nil
@@ -150,7 +148,7 @@ func refusal(status int, format string, args ...any) error {
 }
 
 // loader makes the content of a page.
-type loader func(*http.Request) (any, error)
+type loader func(*http.Request) (view, error)
 
 // page serves what load returns.
 func (c *Console) page(name string, load loader) http.Handler {

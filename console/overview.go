@@ -39,7 +39,7 @@ type statsView struct {
 // stuckAfter is the age of the oldest message from which on the first page reports that the queue is stuck.
 const stuckAfter = 15 * time.Minute
 
-func (c *Console) overview(r *http.Request) (any, error) {
+func (c *Console) overview(r *http.Request) (view, error) {
 	v := overviewView{Level: "good", Headline: "Nothing needs a person, and nothing is stuck"}
 	ctx := r.Context()
 	if q, ok := driver.As[driver.QueueInspector](c.cfg.Queue); ok {

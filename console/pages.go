@@ -137,7 +137,7 @@ func reasonClass(reason string) string {
 	return strings.ToValidUTF8(b.String(), "?")
 }
 
-func (c *Console) deadLetters(r *http.Request) (any, error) {
+func (c *Console) deadLetters(r *http.Request) (view, error) {
 	return c.list(r.Context(), r.URL.Query().Get("kind"), r.URL.Query().Get("group"))
 }
 
@@ -157,7 +157,7 @@ type deadLetterView struct {
 // bodyLimit bounds the body that a page shows, in bytes.
 const bodyLimit = 64 << 10
 
-func (c *Console) deadLetter(r *http.Request) (any, error) {
+func (c *Console) deadLetter(r *http.Request) (view, error) {
 	l, err := c.one(r.Context(), r.URL.Query().Get("id"))
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ type keyView struct {
 	Result      int       `json:"result_bytes"`
 }
 
-func (c *Console) key(r *http.Request) (any, error) {
+func (c *Console) key(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	return c.look(r.Context(), q.Get("k"), q.Get("tenant"))
 }
@@ -267,7 +267,7 @@ type workersView struct {
 	Differ  []ops.Difference `json:"differ,omitempty"`
 }
 
-func (c *Console) workers(r *http.Request) (any, error) {
+func (c *Console) workers(r *http.Request) (view, error) {
 	all, differ, err := ops.Workers(r.Context(), c.cfg.Store)
 	if errors.Is(err, driver.ErrUnsupported) {
 		return workersView{Workers: []ops.Worker{}}, nil
@@ -302,7 +302,7 @@ type auditView struct {
 	Items []entryView `json:"items"`
 }
 
-func (c *Console) auditLog(r *http.Request) (any, error) {
+func (c *Console) auditLog(r *http.Request) (view, error) {
 	_, kept := driver.As[driver.AuditLog](c.cfg.Store)
 	list, err := c.entries(r.Context(), 200)
 	return auditView{kept, list}, err

@@ -93,7 +93,7 @@ func (c *Console) options(r *http.Request, keep driver.State) (o ops.Options, er
 }
 
 // plan does a redrive as a dry run.
-func (c *Console) plan(r *http.Request) (any, error) {
+func (c *Console) plan(r *http.Request) (view, error) {
 	ls, err := c.chosen(r)
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (s *runs) end(r *run, err error) {
 const canaryTimeout = 2 * time.Minute
 
 // startRedrive starts the redrive of a plan in the background.
-func (c *Console) startRedrive(r *http.Request) (any, error) {
+func (c *Console) startRedrive(r *http.Request) (view, error) {
 	ls, err := c.chosen(r)
 	if err != nil {
 		return nil, err
@@ -258,9 +258,9 @@ func (c *Console) startRedrive(r *http.Request) (any, error) {
 	return c.runs.view(one.ID)
 }
 
-func (c *Console) redrive(r *http.Request) (any, error) { return c.runs.view(r.PathValue("run")) }
+func (c *Console) redrive(r *http.Request) (view, error) { return c.runs.view(r.PathValue("run")) }
 
-func (c *Console) stopRedrive(r *http.Request) (any, error) {
+func (c *Console) stopRedrive(r *http.Request) (view, error) {
 	v, err := c.runs.view(r.PathValue("run"))
 	if err == nil {
 		v.stop()
@@ -274,7 +274,7 @@ type discardedView struct {
 	Refused   []ops.Result `json:"refused,omitempty"`
 }
 
-func (c *Console) discard(r *http.Request) (any, error) {
+func (c *Console) discard(r *http.Request) (view, error) {
 	ls, err := c.chosen(r)
 	if err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func (c *Console) discard(r *http.Request) (any, error) {
 
 // changeKey decides, reopens or releases a key. Token and generation are those that the page showed: if they have changed,
 // nothing happens.
-func (c *Console) changeKey(r *http.Request) (any, error) {
+func (c *Console) changeKey(r *http.Request) (view, error) {
 	form := r.PostForm
 	rec, err := c.find(r.Context(), form.Get("k"), form.Get("tenant"))
 	if err != nil {
@@ -355,9 +355,9 @@ func (g groupView) url() string {
 }
 
 // Percent is how much of the redrive is done.
-func (r run) Percent() int {
-	if r.Total == 0 {
+func (v run) Percent() int {
+	if v.Total == 0 {
 		return 100
 	}
-	return 100 * r.Done / r.Total
+	return 100 * v.Done / v.Total
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -16,13 +18,48 @@ const glossary = "https://github.com/semel-dev/semel/blob/main/docs/glossary.md"
 // helpWidth is the longest line of a help text, in columns.
 const helpWidth = 100
 
-// setUsage groups and wraps the flags of every command.
-func setUsage(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	root.SetUsageTemplate(strings.NewReplacer(
-		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagUsages .LocalFlags}}",
-		"Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagUsages .InheritedFlags}}",
-	).Replace(root.UsageTemplate()) + "{{if not .HasParent}}\nWords: " + glossary + "\n{{end}}")
+// usage writes how a command is used, with its flags in groups. It is no template of cobra's: package text/template makes the
+// linker keep every exported method (docs/adr/0025).
+func usage(c *cobra.Command) error {
+	var b strings.Builder
+	part := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "\n\n%s:\n%s", title, text)
+		}
+	}
+	b.WriteString("Usage:")
+	if c.Runnable() {
+		b.WriteString("\n  " + c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n  " + c.CommandPath() + " [command]")
+	}
+	if len(c.Aliases) > 0 {
+		part("Aliases", "  "+c.NameAndAliases())
+	}
+	part("Examples", c.Example)
+	var commands []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() || sub.Name() == "help" {
+			commands = append(commands, fmt.Sprintf("  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short))
+		}
+	}
+	part("Available Commands", strings.Join(commands, "\n"))
+	if c.HasAvailableLocalFlags() {
+		b.WriteString("\n\n" + flagUsages(c.LocalFlags()))
+	}
+	if c.HasAvailableInheritedFlags() {
+		b.WriteString("\n\nGlobal " + flagUsages(c.InheritedFlags()))
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n\nUse \"%s [command] --help\" for more information about a command.", c.CommandPath())
+	}
+	b.WriteString("\n")
+	if !c.HasParent() {
+		b.WriteString("\nWords: " + glossary + "\n")
+	}
+	_, err := io.WriteString(c.OutOrStderr(), b.String())
+	return err
 }
 
 // flagUsages lists the flags of a command, the settings of the worker under the titles of their groups.

@@ -166,12 +166,17 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check failed or something does not exi
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 		Args:              noArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.Version = readVersion().line()
-	root.SetVersionTemplate("{{.Version}}\n")
+	version := root.Flags().Bool("version", false, "version for semel") // cobra's own writes with a template
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), readVersion().line())
+			return err
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(flagError)
-	setUsage(root)
+	root.SetUsageFunc(usage)
 	f := root.PersistentFlags()
 	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")

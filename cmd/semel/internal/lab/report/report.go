@@ -2,12 +2,10 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,27 +16,11 @@ import (
 	"github.com/semel-dev/semel/internal/words"
 )
 
-//go:embed report.html.tmpl
-var reportTemplate string
-
-//go:embed scenario.html.tmpl
-var scenarioTemplate string
-
-//go:embed chart.html.tmpl
-var chartTemplate string
-
 //go:embed report.css
 var reportCSS string
 
 //go:embed report.js
 var reportJS string
-
-var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
-	"seconds": verdict.Seconds,
-	"money":   Money,
-	"plural":  words.Count[int],
-	"step":    stepText,
-}).Parse(reportTemplate + scenarioTemplate + chartTemplate))
 
 // The limits of one file, shared by its runs: deliveries that are drawn, and keys that have a timeline. With them a file
 // stays below 8 MB, whatever the load was.
@@ -47,10 +29,10 @@ const (
 	maxTimelines = 240
 )
 
-// page is what the template shows.
+// page is what the file shows.
 type page struct {
-	CSS   template.CSS
-	JS    template.JS
+	CSS   look.HTML
+	JS    look.HTML
 	Title string
 	Made  string
 	Many  bool
@@ -118,7 +100,7 @@ func write(path string, html []byte) error {
 
 func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]byte, error) {
 	p := page{
-		CSS: template.CSS(look.CSS + reportCSS), JS: template.JS(reportJS), Many: many, OK: true, Repeat: repeat,
+		CSS: look.HTML(look.CSS + reportCSS), JS: look.HTML(reportJS), Many: many, OK: true, Repeat: repeat,
 		Made: now.UTC().Format("2 January 2006, 15:04 UTC"),
 	}
 	runs := 0
@@ -156,11 +138,7 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 		return nil, fmt.Errorf("encode the verdict: %w", err)
 	}
 	p.JSON = string(asJSON)
-	var b bytes.Buffer
-	if err := reportPage.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("write the report: %w", err)
-	}
-	return b.Bytes(), nil
+	return []byte(p.html()), nil
 }
 
 // indexHeadline says in a sentence what all scenarios came to.

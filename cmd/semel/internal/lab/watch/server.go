@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"mime"
 	"net"
@@ -24,16 +23,11 @@ import (
 	"github.com/semel-dev/semel/internal/look"
 )
 
-//go:embed watch.html.tmpl
-var pageTemplate string
-
 //go:embed watch.css
 var pageCSS string
 
 //go:embed watch.js
 var pageJS string
-
-var page = template.Must(template.New("live").Parse(pageTemplate))
 
 // Server serves one scenario. Its methods may be called from any goroutine.
 type Server struct {
@@ -136,11 +130,6 @@ func (v *Server) guarded() http.Handler {
 		look.Headers(w.Header(), "'none'")
 		guard.ServeHTTP(w, r)
 	})
-}
-
-func (v *Server) page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, map[string]any{"Scenario": v.scenario, "Sides": v.board.sides, "Workers": v.board.workers()})
 }
 
 func (v *Server) file(kind, body string) http.HandlerFunc {

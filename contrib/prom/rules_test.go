@@ -65,7 +65,10 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s is in the rules or the dashboard, and nobody shows it", name)
 		}
 	}
-	for _, bad := range []prom.Thresholds{{Depth: -1, Age: time.Minute, AuditAge: time.Hour}, {Age: time.Minute}} {
+	for _, bad := range []prom.Thresholds{
+		{Depth: -1, Age: time.Minute, AuditAge: time.Hour, Fresh: .9, Completed: .9}, {Age: time.Minute, Fresh: .9, Completed: .9},
+		{Age: time.Minute, AuditAge: time.Hour, Fresh: .9, Completed: 1},
+	} {
 		if err := prom.WriteRules(&text, bad); err == nil {
 			t.Errorf("rules with %+v were written", bad)
 		}

@@ -3,6 +3,7 @@ package prom_test
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,7 @@ func TestDashboardIsJSON(t *testing.T) {
 		Panels []struct {
 			ID      int
 			Title   string
+			Type    string
 			GridPos struct{ X, Y, W, H int }
 			Targets []struct{ Expr string }
 		}
@@ -91,11 +93,18 @@ func TestDashboardIsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &d); err != nil {
 		t.Fatal(err)
 	}
-	ids := map[int]bool{}
+	ids, rows := map[int]bool{}, []string{}
 	for _, p := range d.Panels {
-		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
+		if ids[p.ID] || p.Title == "" || (len(p.Targets) == 0) != (p.Type == "row") || p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("panel %d %q cannot be shown", p.ID, p.Title)
 		}
 		ids[p.ID] = true
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+		}
+	}
+	want := []string{"Guarantee", "Flow, and duplicates by cause", "Unknown outcomes", "Dead letters", "Lag", "Workers and store"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("rows %q, want %q", rows, want)
 	}
 }

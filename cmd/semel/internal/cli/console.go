@@ -57,26 +57,45 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
 		return output.Usage("--listen %q: %w", o.listen, err).WithHint("--listen 127.0.0.1:7070")
 	}
+	set := open.New(open.Options{MustExist: true, ReadOnly: !o.operate})
+	defer closing(&err, set)
+	cfg, err := a.consoleConfig(ctx, set, o)
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	c := console.New(cfg)
+	defer c.Close()
+	address := "http://" + l.Addr().String()
+	if err := a.p.Line(map[string]string{"listening": address, "token": cfg.Token}, "console: %s/?token=%s", address, cfg.Token); err != nil {
+		return err
+	}
+	return a.serveHTTP(ctx, l, c.Handler(), 5*time.Second, func() {})
+}
+
+// consoleConfig opens what a console needs.
+func (a *app) consoleConfig(ctx context.Context, set *open.Set, o *consoleOptions) (cfg console.Config, err error) {
 	if o.queue == "" {
-		return output.Usage("--queue is missing: which queue?")
+		return cfg, output.Usage("--queue is missing: which queue?")
 	}
 	if o.store == "" {
 		o.store = o.queue
 	}
-	set := open.New(open.Options{MustExist: true, ReadOnly: !o.operate})
-	defer closing(&err, set)
 	queue, err := existing(ctx, set, o.queue)
 	if err != nil {
-		return err
+		return cfg, err
 	}
 	store, err := set.Store(ctx, o.store)
 	if err != nil {
-		return err
+		return cfg, err
 	}
 	queue = open.WithDeadLetters(queue, store)
 	box, err := deadletters.NewBox(queue, store)
 	if err != nil {
-		return output.Usage("%w", err)
+		return cfg, output.Usage("%w", err)
 	}
 	box.Flags = o.flags()
 	if o.consumer == "" {
@@ -85,20 +104,9 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 	if o.store == o.queue {
 		o.queue = "" // commands name one place once
 	}
-	l, err := listen(ctx, o.listen)
-	if err != nil {
-		return err
-	}
-	token := strings.ToLower(rand.Text())
-	c := console.New(console.Config{
+	return console.Config{
 		Queue: queue, Store: store, Box: box, Consumer: o.consumer, Tool: (&ledger{recordFlags: &o.recordFlags}).tool(o.consumer),
 		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, box.Horizon) },
-		By:   actor(o.by), Operate: o.operate, Bodies: o.bodies, Token: token, Hosts: web.NewHosts(o.listen, o.allow), Log: a.log,
-	})
-	defer c.Close()
-	address := "http://" + l.Addr().String()
-	if err := a.p.Line(map[string]string{"listening": address, "token": token}, "console: %s/?token=%s", address, token); err != nil {
-		return err
-	}
-	return a.serveHTTP(ctx, l, c.Handler(), 5*time.Second, func() {})
+		By:   actor(o.by), Operate: o.operate, Bodies: o.bodies, Token: strings.ToLower(rand.Text()), Hosts: web.NewHosts(o.listen, o.allow), Log: a.log,
+	}, nil
 }

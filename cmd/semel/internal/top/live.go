@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// every is the time between two looks.
-const every = 2 * time.Second
+// every is the time between two looks, that of the console: some queues receive their dead letters to list them.
+const every = 5 * time.Second
 
 // The control sequences that the view needs: another screen without a cursor, and back.
 const (

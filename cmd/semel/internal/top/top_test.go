@@ -121,7 +121,7 @@ semel_paused{consumer="orders",queue="orders",reason="store"} 1
 	}
 }
 
-// TestLive: it looks every two seconds, not while it is paused, and leaves the terminal as it was.
+// TestLive: it looks every five seconds, not while it is paused, and leaves the terminal as it was.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
@@ -134,9 +134,9 @@ func TestLive(t *testing.T) {
 		var out bytes.Buffer
 		ended := make(chan error, 1)
 		go func() { ended <- Live(t.Context(), s, keys, &out, func() (int, int) { return 80, 24 }) }()
-		time.Sleep(5 * time.Second)
+		time.Sleep(12 * time.Second)
 		if looks != 3 {
-			t.Errorf("%d looks in five seconds, want 3", looks)
+			t.Errorf("%d looks in twelve seconds, want 3", looks)
 		}
 		_, _ = press.Write([]byte(" "))
 		time.Sleep(time.Minute)
@@ -144,7 +144,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("%d looks while paused", looks)
 		}
 		_, _ = press.Write([]byte(" "))
-		time.Sleep(5 * time.Second)
+		time.Sleep(12 * time.Second)
 		if looks != 5 {
 			t.Errorf("%d looks, want 5", looks)
 		}

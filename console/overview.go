@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -39,9 +40,16 @@ type statsView struct {
 // stuckAfter is the age of the oldest message from which on the first page reports that the queue is stuck.
 const stuckAfter = 15 * time.Minute
 
-func (c *Console) overview(r *http.Request) (view, error) {
+// Queue is the name of the queue.
+func (c *Console) Queue() string { return c.queue.Name }
+
+// Overview is the JSON of the first page. It blocks for a few reads; parts that cannot be read are named in it.
+func (c *Console) Overview(ctx context.Context) ([]byte, error) { return json.Marshal(c.summary(ctx)) }
+
+func (c *Console) overview(r *http.Request) (view, error) { return c.summary(r.Context()), nil }
+
+func (c *Console) summary(ctx context.Context) overviewView {
 	v := overviewView{Level: "good", Headline: "Nothing needs a person, and nothing is stuck"}
-	ctx := r.Context()
 	if q, ok := driver.As[driver.QueueInspector](c.cfg.Queue); ok {
 		if s, err := q.Stats(ctx); err != nil {
 			v.Unknown = append(v.Unknown, "what the queue holds: "+err.Error())
@@ -61,7 +69,7 @@ func (c *Console) overview(r *http.Request) (view, error) {
 		v.Unknown = append(v.Unknown, "the audit log: "+err.Error())
 	}
 	v.judge()
-	return v, nil
+	return v
 }
 
 // judge chooses the headline. What is not known is never good.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/semel-dev/semel/driver"
@@ -18,9 +19,9 @@ type gauges struct {
 	lag atomic.Pointer[time.Duration] // nil: no sweep was reported
 
 	depth, deadLetters, up, storeUp, uncertain, running, slots, paused, breaker metric.Int64ObservableGauge
-	oldest, sweepLag                                                            metric.Float64ObservableGauge
+	oldest, sweepLag, retention                                                 metric.Float64ObservableGauge
 	cacheHits, late                                                             metric.Int64ObservableCounter
-	cacheEntries, cacheSize                                                     metric.Int64ObservableGauge
+	cacheEntries, cacheSize, info                                               metric.Int64ObservableGauge
 }
 
 func (g *gauges) make(f *family, m *metrics, q driver.Queue, s driver.Store, consumer string) {
@@ -47,6 +48,8 @@ func (g *gauges) make(f *family, m *metrics, q driver.Queue, s driver.Store, con
 	g.paused = gauge("semel.paused", "", "1 while nothing is fetched: the store does not respond, or the breaker is open (downstream).")
 	g.breaker = gauge("semel.breaker.state", "", "0 closed, 1 half open, 2 open.")
 	g.sweepLag = seconds("semel.sweep.lag", "How long the oldest record that is still there is past its retention.")
+	g.info = gauge("semel.info", "", "1, with the mode of the worker and what it guarantees for effects.")
+	g.retention = seconds("semel.retention", "How long the record of a finished message is kept at least.")
 	g.late = counter("semel.late_messages", "{message}", "Messages that became dead letters because they came too late.")
 	g.cacheHits = counter("semel.cache.hits", "{claim}", "Claims that were decided from memory.")
 	g.cacheEntries = gauge("semel.cache.entries", "{key}", "Completed keys in memory.")
@@ -64,7 +67,7 @@ func (g *gauges) make(f *family, m *metrics, q driver.Queue, s driver.Store, con
 		}
 		return nil
 	}, g.depth, g.oldest, g.deadLetters, g.up, g.storeUp, g.uncertain, g.running, g.slots, g.paused, g.breaker, g.sweepLag, g.late,
-		g.cacheHits, g.cacheEntries, g.cacheSize)
+		g.cacheHits, g.cacheEntries, g.cacheSize, g.info, g.retention)
 	kept(f, struct{}{}, err)
 }
 
@@ -85,6 +88,10 @@ func (g *gauges) ofConsumer(m *metrics, o metric.Observer) {
 		lag = *known
 	}
 	o.ObserveFloat64(g.sweepLag, lag.Seconds(), base)
+	guarantee := c.Guarantee()
+	o.ObserveInt64(g.info, 1, base, metric.WithAttributes(attribute.String("mode", guarantee.Mode), attribute.String("guarantee", guarantee.Effects)))
+	window, _ := c.Window()
+	o.ObserveFloat64(g.retention, window.Seconds(), base)
 }
 
 func (g *gauges) ofCache(m *metrics, cached driver.Cached, o metric.Observer) {

@@ -26,6 +26,7 @@ type gauges struct {
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
 	late                               *prometheus.Desc
 	sweepLag                           *prometheus.Desc
+	info, retention                    *prometheus.Desc
 
 	mu    sync.Mutex // one request at a time
 	asked time.Time
@@ -72,6 +73,8 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 	g.uncertain = desc("semel_uncertain_keys", "Keys that wait for a person, because it is unknown whether their effect "+
 		"happened; 1000 = that many or more.")
 	g.sweepLag = desc("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention.")
+	g.info = desc("semel_info", "1, with the mode of the worker and what it guarantees for effects.", "mode", "guarantee")
+	g.retention = desc("semel_retention_seconds", "How long the record of a finished message is kept at least: later duplicates run again.")
 	g.inspect, _ = driver.As[driver.QueueInspector](o.Queue)
 	g.cached, _ = driver.As[driver.Cached](o.Store)
 	return g
@@ -81,7 +84,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.depth, g.oldest, g.deadLetters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
-		g.late, g.sweepLag, g.storeUp, g.uncertain,
+		g.late, g.sweepLag, g.storeUp, g.uncertain, g.info, g.retention,
 	} {
 		to <- d
 	}
@@ -121,6 +124,10 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		value(g.paused, flag(l.StoreDown), "store")
 		value(g.paused, flag(l.Breaker == "open"), "downstream")
 		value(g.breaker, map[string]float64{"half-open": 1, "open": 2}[l.Breaker])
+		guarantee := c.Guarantee()
+		value(g.info, 1, guarantee.Mode, guarantee.Effects)
+		window, _ := c.Window()
+		value(g.retention, window.Seconds())
 	}
 	if lag := g.lag.Load(); lag != nil {
 		value(g.sweepLag, lag.Seconds())

@@ -3,6 +3,7 @@ package prom_test
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,10 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s is in the rules or the dashboard, and nobody shows it", name)
 		}
 	}
-	for _, bad := range []prom.Thresholds{{Depth: -1, Age: time.Minute, AuditAge: time.Hour}, {Age: time.Minute}} {
+	for _, bad := range []prom.Thresholds{
+		{Depth: -1, Age: time.Minute, AuditAge: time.Hour, Fresh: .9, Completed: .9}, {Age: time.Minute, Fresh: .9, Completed: .9},
+		{Age: time.Minute, AuditAge: time.Hour, Fresh: .9, Completed: 1},
+	} {
 		if err := prom.WriteRules(&text, bad); err == nil {
 			t.Errorf("rules with %+v were written", bad)
 		}
@@ -81,6 +85,7 @@ func TestDashboardIsJSON(t *testing.T) {
 		Panels []struct {
 			ID      int
 			Title   string
+			Type    string
 			GridPos struct{ X, Y, W, H int }
 			Targets []struct{ Expr string }
 		}
@@ -88,11 +93,18 @@ func TestDashboardIsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &d); err != nil {
 		t.Fatal(err)
 	}
-	ids := map[int]bool{}
+	ids, rows := map[int]bool{}, []string{}
 	for _, p := range d.Panels {
-		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
+		if ids[p.ID] || p.Title == "" || (len(p.Targets) == 0) != (p.Type == "row") || p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("panel %d %q cannot be shown", p.ID, p.Title)
 		}
 		ids[p.ID] = true
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+		}
+	}
+	want := []string{"Guarantee", "Flow, and duplicates by cause", "Unknown outcomes", "Dead letters", "Lag", "Workers and store"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("rows %q, want %q", rows, want)
 	}
 }

@@ -58,7 +58,7 @@ func TestDoubtRingsUntilItIsResolved(t *testing.T) {
 	h.scrapes(2, map[string]string{"b": b.metrics()})
 	h.expect(t, "the key was parked", "SemelOutcomeUnknown")
 	h.scrapes(26*60, map[string]string{"b": b.metrics()})
-	h.expect(t, "nobody decided for a day", "SemelDeadLettersWait", "SemelOutcomeUnknown")
+	h.expect(t, "nobody decided for a day", "SemelDeadLettersWait", "SemelOutcomeUnknown", "SemelOutcomeUnknownOld")
 	p.resolve()
 	b.Kill()
 	h.scrapes(2, map[string]string{"c": p.work("--exec", "true").metrics()})

@@ -83,6 +83,24 @@ func TestLive(t *testing.T) {
 	until("both sides work", sides(`+s.querySelector("[data-f=effects]").textContent > 3`))
 	until("the lanes are drawn", sides(`(() => { const c = s.querySelector("canvas");
 		return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()`))
+	until("S0-02, S0-03: messages count down, and have records", `(() => {
+		const cell = (side, n) => [...document.querySelectorAll("[data-side=" + side + "] tbody tr")].map((r) => r.cells[n].textContent);
+		const seen = globalThis.seen ??= {};
+		for (const side of ["on", "off"]) if (cell(side, 3).some((c) => /^\d\.\d s$/.test(c))) seen[side] = true;
+		if (cell("on", 4).includes("COMPLETED")) seen.completed = true;
+		return seen.on && seen.off && seen.completed && cell("off", 4).every((c) => c === "none"); })()`)
+	message := eval[string](t, p, `document.querySelector("[data-side=on] tbody td").textContent`)
+	filter := func(text string) {
+		t.Helper()
+		eval[any](t, p, `(() => { const f = document.querySelector("#only"); f.value = "`+text+`"; f.dispatchEvent(new Event("input")); })()`)
+	}
+	filter(message)
+	until("S0-18: everything that happened to one message", `(() => { const on = document.querySelector("[data-side=on]");
+		return [...on.querySelectorAll("tbody tr")].every((r) => r.cells[0].textContent === "`+message+`")
+			&& on.querySelector(".log").textContent.includes("receives it"); })()`)
+	filter("no such message")
+	until("nothing of others", sides(`s.querySelector(".log").childElementCount + s.querySelector("tbody").childElementCount === 0`))
+	filter("")
 	for what, c := range map[string]struct{ button, hears string }{
 		"an ack is dropped":   {`[data-do="drop-ack"]`, "is dropped on its way"},
 		"heartbeats fail":     {`[data-do="fail-heartbeats"]`, "heartbeats fail"},
@@ -130,6 +148,27 @@ func TestLive(t *testing.T) {
 		t.Errorf("the terminal says\n%s", out)
 	}
 	forgiven(p)
+}
+
+// TestS1_36_LiveCompensation: the live view shows compensations whose response was lost, and those that succeeded.
+func TestS1_36_LiveCompensation(t *testing.T) {
+	if !semeltest.Nightly() {
+		t.Skip("it runs in make nightly")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	w := watch(t, "saga", "--seed", "1", "--guard", "on")
+	p := open(t, w.url, looks["wide-light"])
+	for _, text := range []string{"✗ compensation failed, and will be repeated", "a step is undone"} {
+		if err := p.Until(`document.querySelector("[data-side=on] .log").textContent.includes("`+text+`")`, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eval[any](t, p, `document.querySelector('[data-do="finish"]').click(); null`)
+	if err := p.Until(`document.querySelector("#state").textContent === "judged"`, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.over(ctx, t)
 }
 
 // forgiven drops the complaint of the browser about a request that a test wanted refused.

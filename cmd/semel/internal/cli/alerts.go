@@ -24,15 +24,19 @@ func (a *app) alertsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
 		Long: `alerts prints a rule file for Prometheus. The rules use the metrics of semel work --listen, semel serve and semel audit
---metrics. They cover effects that happened twice, unknown outcomes, dead letters, a backlog, missing workers, and a store or
-downstream that does not respond. Suppressed duplicates raise no alert: they are normal. The annotation runbook_url of each rule
+--metrics. They cover effects that happened twice, unknown outcomes, dead letters, a backlog, missing workers, a store or downstream that
+does not respond, and the budgets of two objectives (--fresh, --completed). Suppressed duplicates raise no alert: they are normal. The annotation runbook_url of each rule
 links to its meaning and what to do.`,
 		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
   semel alerts --depth 10000 --age 1h`,
 		RunE: func(*cobra.Command, []string) error {
 			t.Age, t.AuditAge = time.Duration(age), time.Duration(auditAge)
-			if t.Depth < 0 || t.DeadLetters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
+			objective := func(o float64) bool { return o > 0 && o < 1 }
+			switch {
+			case t.Depth < 0 || t.DeadLetters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second:
 				return output.Usage("--depth, --dead-letters and --leases-lost must not be negative, --age and --audit-age 1s or more")
+			case !objective(t.Fresh) || !objective(t.Completed):
+				return output.Usage("--fresh and --completed must be above 0 and below 1").WithHint("--completed 0.999")
 			}
 			return prom.WriteRules(a.p.Out, t)
 		},
@@ -43,6 +47,8 @@ links to its meaning and what to do.`,
 	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes; one in a thousand always may")
 	f.Var(&age, "age", "how long the oldest message may wait")
 	f.Var(&auditAge, "audit-age", "how long ago the last audit may have been, where there was one")
+	f.Float64Var(&t.Fresh, "fresh", t.Fresh, "objective: the part of first runs that begin within a minute after the message was sent")
+	f.Float64Var(&t.Completed, "completed", t.Completed, "objective: the part of deliveries whose end needs no person")
 	return c
 }
 

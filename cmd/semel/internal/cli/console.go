@@ -59,34 +59,11 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 	if err != nil {
 		return output.Usage("--listen %q: %w", o.listen, err).WithHint("--listen 127.0.0.1:7070")
 	}
-	if o.queue == "" {
-		return output.Usage("--queue is missing: which queue?")
-	}
-	if o.store == "" {
-		o.store = o.queue
-	}
 	set := open.New(open.Options{MustExist: true, ReadOnly: !o.operate})
 	defer closing(&err, set)
-	queue, err := existing(ctx, set, o.queue)
+	c, err := a.openConsole(ctx, set, o)
 	if err != nil {
 		return err
-	}
-	store, err := set.Store(ctx, o.store)
-	if err != nil {
-		return err
-	}
-	queue = open.WithDeadLetters(queue, store)
-	if o.consumer == "" {
-		o.consumer = queue.Features().Name
-	}
-	by := actor(o.by)
-	c, err := console.New(console.Config{
-		Queue: queue, Store: store, Consumer: o.consumer, CLI: commands(o.store, o.queue, scope{}, o.consumer),
-		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, queue.Features().LateBy(0)) },
-		By:   func(*http.Request) string { return by }, Operate: o.operate, Bodies: o.bodies, Log: a.log,
-	})
-	if err != nil {
-		return output.Usage("%w", err)
 	}
 	defer c.Close()
 	l, err := listen(ctx, o.listen)
@@ -102,6 +79,38 @@ func (a *app) console(ctx context.Context, o *consoleOptions) (err error) {
 		return err
 	}
 	return a.serveHTTP(ctx, l, signedIn(c, token, web.NewHosts(o.listen, o.allow)), 5*time.Second, func() {})
+}
+
+// openConsole makes a console of a queue and a store that exist.
+func (a *app) openConsole(ctx context.Context, set *open.Set, o *consoleOptions) (*console.Console, error) {
+	if o.queue == "" {
+		return nil, output.Usage("--queue is missing: which queue?")
+	}
+	if o.store == "" {
+		o.store = o.queue
+	}
+	queue, err := existing(ctx, set, o.queue)
+	if err != nil {
+		return nil, err
+	}
+	store, err := set.Store(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	queue = open.WithDeadLetters(queue, store)
+	if o.consumer == "" {
+		o.consumer = queue.Features().Name
+	}
+	by := actor(o.by)
+	c, err := console.New(console.Config{
+		Queue: queue, Store: store, Consumer: o.consumer, CLI: commands(o.store, o.queue, scope{}, o.consumer),
+		Keep: func(s driver.State) (time.Duration, error) { return o.keep.For(s, queue.Features().LateBy(0)) },
+		By:   func(*http.Request) string { return by }, Operate: o.operate, Bodies: o.bodies, Log: a.log,
+	})
+	if err != nil {
+		return nil, output.Usage("%w", err)
+	}
+	return c, nil
 }
 
 // signedIn puts the checks of Host and token before a console.

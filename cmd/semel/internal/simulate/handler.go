@@ -184,6 +184,8 @@ func (w *Worker) observe(e semel.Event) {
 		w.log.Info("completed", "id", e.Key.Raw)
 	case semel.Replayed, semel.ReplayedOtherPayload:
 		w.log.Info("duplicate_skipped", "id", e.Key.Raw, "cause", string(e.Cause), "status", "success", "skipped", true)
+	case semel.Fenced:
+		w.log.Info("conditional_write_failed", "id", e.Key.Raw, "reason", "race_condition_prevented")
 	case semel.BusyDeferred:
 		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "reason", "already_processing", "action", "requeued")
 	}

@@ -327,14 +327,16 @@ func logged(t *testing.T, events ...semel.Event) []map[string]any {
 	return lines
 }
 
-// TestS4_17_S4_18 has the log of a message that another instance works on, and of one that is done.
-func TestS4_17_S4_18_TheLogOfDuplicates(t *testing.T) {
+// TestS4_16_S4_17_S4_18_TheLogOfDuplicates: the log of a run whose write was refused because another worker took over, of a
+// message that another instance works on, and of one that is done.
+func TestS4_16_S4_17_S4_18_TheLogOfDuplicates(t *testing.T) {
 	decided := func(d semel.Decision) semel.Event {
 		return semel.Event{Kind: semel.EventDecided, Decision: d, Cause: semel.Redelivery, MessageID: "m-1", Key: semel.Key{Raw: "shot-1"}}
 	}
 	for d, want := range map[semel.Decision]map[string]any{
 		semel.BusyDeferred: {"msg": "duplicate_deferred", "id": "shot-1", "status": "processing", "reason": "already_processing", "action": "requeued"},
 		semel.Replayed:     {"msg": "duplicate_skipped", "id": "shot-1", "cause": "redelivery", "status": "success", "skipped": true},
+		semel.Fenced:       {"msg": "conditional_write_failed", "id": "shot-1", "reason": "race_condition_prevented"},
 		semel.Executed:     {"msg": "completed", "id": "shot-1"},
 	} {
 		if got := logged(t, decided(d)); len(got) != 1 || !maps.Equal(got[0], want) {

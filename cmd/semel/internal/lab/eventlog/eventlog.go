@@ -55,6 +55,7 @@ const (
 	Sent   = "sent"   // parent: a message was accepted by the queue
 	Depth  = "depth"  // parent: Count messages wait or are in flight, for n Workers
 	Effect = "effect" // worker: the effect is durable
+	Undone = "undone" // worker: a compensation ended; with Err it failed, and will be repeated
 	Delay  = "delay"  // worker: the process could not go on for AfterMS
 	Fault  = "fault"  // parent: a person injects a fault; Action is its marker file
 	// worker: an unguarded one wrote the id down behind its work; or was refused, because it was there by then

@@ -32,10 +32,11 @@ func shapes() []plan.Scenario {
 	versions = expect(versions, plan.GuardOff, plan.Broken, plan.AtLeast("regressed", 1))
 	versions = expect(versions, plan.GuardOn, plan.Held, plan.AtLeast("stale", 1))
 
-	saga := base("saga", "A trip of three bookings, the last of which is impossible for some, and workers that die in between")
+	saga := base("saga", "A trip of three bookings, the last of which is impossible for some, workers that die and lost responses")
 	saga.Asks = "The third step fails: what undoes the first two?"
 	saga.Hint = "A journal that outlives the process: register each compensation before its step runs, undo in reverse order."
 	saga.Load.Orders, saga.Load.Items, saga.Load.Saga, saga.Load.Poison = 8, 3, true, 5
+	saga.Wire.LoseEffect = 0.2 // of compensations, too: they are repeated
 	saga.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.BetweenEffects, Count: 3}}
 	saga = versus(saga, plan.SagaByHand, plan.SemelSaga)
 	saga = expect(saga, plan.GuardOff, plan.Broken)

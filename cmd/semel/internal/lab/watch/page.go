@@ -55,6 +55,7 @@ func (v *Server) html() look.HTML {
       {}
       <button type="button" data-do="finish" class="finish">Finish and judge</button>
     </div>
+    <label class="for">Only this message or key: <input id="only" type="search" autocomplete="off" spellcheck="false"></label>
     <p id="said" class="quiet" role="status"></p>
   </section>
 
@@ -91,6 +92,9 @@ func (s *side) html() look.HTML {
         <div class="harm wide"><dt>charged too much</dt><dd data-f="money">0</dd></div>
       </dl>
       <canvas role="img" aria-label="The last seconds of the run with the guard {}, one lane per worker"></canvas>
+      <div class="messages" tabindex="0" role="group" aria-label="The newest messages">
+      <table><thead><tr><th scope="col">message</th><th scope="col">key</th><th scope="col">worker</th><th scope="col">visible in</th><th scope="col">record</th></tr></thead>
+      <tbody></tbody></table></div>
       <ol class="log" tabindex="0" aria-label="What happened, the newest first"></ol>
     </section>`, s.Guard, s.Guard, s.Guard, s.Says, s.Guard)
 }

@@ -203,8 +203,8 @@ func next(t *testing.T, in *bufio.Scanner, accept func(batch) bool) batch {
 	return batch{}
 }
 
-// TestPagesGetWhatHappens: what processes write, what the ledger holds, what a page that comes later missed, and the end.
-func TestPagesGetWhatHappens(t *testing.T) {
+// TestS1_36_PagesGetWhatHappens: what processes write, what the ledger holds, what a page that comes later missed, and the end.
+func TestS1_36_PagesGetWhatHappens(t *testing.T) {
 	v := listen(t)
 	dir := t.TempDir()
 	off := v.Side(plan.GuardOff, dir)
@@ -213,7 +213,8 @@ func TestPagesGetWhatHappens(t *testing.T) {
 {"at":%d,"kind":"received","worker":1,"life":1,"key":"a","message":"m-1","visible_ms":1000}
 {"at":%d,"kind":"decided","worker":1,"life":1,"key":"a","message":"m-1","decision":"replayed"}
 {"at":%d,"kind":"depth"}
-{"at":%d,"kind":"sett`, at, at, at, at, at)
+{"at":%d,"kind":"undone","worker":1,"life":1,"key":"a","message":"m-1","error":"the service is down"}
+{"at":%d,"kind":"sett`, at, at, at, at, at, at)
 	file := filepath.Join(dir, "events-1-1.jsonl")
 	if err := os.WriteFile(file, []byte(entries), 0o600); err != nil {
 		t.Fatal(err)
@@ -241,6 +242,14 @@ func TestPagesGetWhatHappens(t *testing.T) {
 	b := next(t, first, has("doubled"))
 	if !has("spawn")(b) || !has("received")(b) || has("depth")(b) {
 		t.Errorf("%+v", b.Events)
+	}
+	for _, e := range b.Events {
+		if e.Kind == "undone" && e.What != "the service is down" { // S1-36
+			t.Errorf("a compensation that failed is %+v", e)
+		}
+	}
+	if !has("undone")(b) {
+		t.Error("the page does not get the compensation that failed")
 	}
 	f := next(t, first, func(b batch) bool { return b.Figures["off"].Delivered == 1 }).Figures["off"]
 	if f.Sent != 2 || f.Effects != 2 || f.Duplicated != 1 || f.Lost != 1 || f.Skipped != 1 || f.Money != "¥100" {

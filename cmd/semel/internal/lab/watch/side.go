@@ -173,7 +173,7 @@ func (s *side) happened(e eventlog.Entry) (happening, bool) {
 		if h.What = e.Action; e.Reason != "" {
 			h.What = "dropped"
 		}
-	case "ended":
+	case "ended", eventlog.Undone:
 		h.What = e.Err
 	case eventlog.Fault:
 		h.What = e.Action

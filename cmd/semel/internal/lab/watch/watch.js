@@ -2,12 +2,12 @@
   "use strict";
   const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
   const reduced = matchMedia("(prefers-reduced-motion: reduce)");
-  const WINDOW = 14000, LAG = 300, LANE = 54, ROW = 9, AXIS = 18, MAXROWS = 4, LABEL = 70, LOG = 80;
+  const WINDOW = 14000, LAG = 300, LANE = 54, ROW = 9, AXIS = 18, MAXROWS = 4, LABEL = 70, LOG = 80, KEPT = 1000, MESSAGES = 6;
 
   // One side: its lanes, and what was said of it.
   const sides = new Map($$(".side").map((el) => [el.dataset.side, {
-    el, canvas: $("canvas", el), log: $(".log", el), lanes: new Map(), down: [],
-    count: $$("button[data-do=kill]").length,
+    el, canvas: $("canvas", el), log: $(".log", el), lanes: new Map(), down: [], lines: [],
+    messages: new Map(), records: new Map(), table: $("tbody", el), count: $$("button[data-do=kill]").length,
   }]));
   const lane = (s, w) => {
     if (!s.lanes.has(w)) s.lanes.set(w, { lives: [], spans: [], open: new Map(), frozen: [], kills: [], asked: [] });
@@ -15,20 +15,76 @@
   };
   const seconds = (ms) => Math.max(0, ms / 1000).toFixed(1);
 
-  const say = (s, t, text, tone = "") => {
+  // The log has what is out of the ordinary. With a filter it has everything that happened to one message or key.
+  const only = $("#only");
+  const wanted = (about) => about.some((a) => a && a.includes(only.value.trim()));
+  const listed = (line) => only.value.trim() ? wanted(line.about) : !line.routine;
+  const item = (line) => {
     const li = document.createElement("li"), time = document.createElement("time"), span = document.createElement("span");
-    time.textContent = seconds(t);
-    span.textContent = text;
-    span.className = tone;
+    time.textContent = seconds(line.t);
+    span.textContent = line.text;
+    span.className = line.tone;
     li.append(time, span);
-    s.log.prepend(li);
+    return li;
+  };
+  const note = (s, line) => {
+    s.lines.push(line);
+    if (s.lines.length > KEPT) s.lines.shift();
+    if (!listed(line)) return;
+    s.log.prepend(item(line));
     while (s.log.children.length > LOG) s.log.lastChild.remove();
+  };
+  only.addEventListener("input", () => {
+    for (const s of sides.values()) {
+      s.log.replaceChildren(...s.lines.filter(listed).slice(-LOG).reverse().map(item));
+      tabulate(s);
+    }
+  });
+
+  // The newest messages, with the time until each is visible to other workers, and the record of its key.
+  const RECORDS = {
+    executed: "COMPLETED", replayed: "COMPLETED", replayed_other_payload: "COMPLETED", retried: "RELEASED", dead_lettered: "FAILED",
+    parked_uncertain: "UNCERTAIN", busy_deferred: "IN_PROGRESS", taken_over: "IN_PROGRESS",
+  };
+  const follow = (s, e) => {
+    if (!e.m) return;
+    const m = s.messages.get(e.m) ?? {};
+    s.messages.delete(e.m); // the newest last
+    s.messages.set(e.m, Object.assign(m, { id: e.m, key: e.key || m.key }));
+    switch (e.k) {
+      case "received": Object.assign(m, { worker: e.w, until: e.t + (e.v ?? 0), settled: false }); break;
+      case "extended": m.until = Math.max(m.until ?? 0, e.t + (e.v ?? 0)); break;
+      case "settled": m.settled = e.a !== "dropped"; break;
+      case "started": s.records.set(m.key, "IN_PROGRESS"); break;
+      case "decided": if (RECORDS[e.a]) s.records.set(m.key, RECORDS[e.a]); break;
+    }
+    if (s.messages.size > KEPT) s.messages.delete(s.messages.keys().next().value);
+  };
+  const left = (m) => m.settled || m.until === undefined ? "–" : m.until > now() ? ((m.until - now()) / 1000).toFixed(1) + " s" : "visible";
+  const tabulate = (s) => {
+    const newest = [...s.messages.values()].filter((m) => !only.value.trim() || wanted([m.id, m.key])).slice(-MESSAGES).reverse();
+    s.table.replaceChildren(...newest.map((m) => {
+      const tr = document.createElement("tr");
+      for (const text of [m.id, m.key, m.worker ?? "", left(m), s.el.dataset.side === "on" ? s.records.get(m.key) ?? "" : "none"]) {
+        tr.insertCell().textContent = text ?? "";
+      }
+      return tr;
+    }));
+  };
+
+  // What happens to every message.
+  const ROUTINE = {
+    received: () => "receives it", started: () => "starts its handler", ended: (e) => e.a ? `fails: ${e.a}` : "has run it",
+    extended: () => "extends its visibility", decided: (e) => `decides: ${e.a}`, settled: (e) => `settles it: ${e.a}`,
   };
 
   // happened takes one event into the lanes.
   const happened = (e) => {
     const s = sides.get(e.g);
     if (!s) return;
+    follow(s, e);
+    const say = (s, t, text, tone = "") => note(s, { t, text, tone, about: [e.m, e.key] });
+    if (e.m && ROUTINE[e.k]) note(s, { t: e.t, text: `${e.key || e.m}: worker ${e.w} ${ROUTINE[e.k](e)}`, tone: "", about: [e.m, e.key], routine: true });
     if (e.k === "down") { s.down.push({ a: e.t, b: null }); say(s, e.t, "the store is out of reach", "fault"); return; }
     if (e.k === "up") { const d = s.down.at(-1); if (d) d.b = e.t; say(s, e.t, "the store is back"); return; }
     if (e.k === "fault") {
@@ -83,6 +139,9 @@
       case "settled":
         if (p) { p.b = e.t; p.ran ??= e.t; l.open.delete(id); }
         if (e.a === "dropped") say(s, e.t, `the ack of ${e.key} is dropped on its way`, "fault");
+        break;
+      case "undone":
+        say(s, e.t, e.a ? `${e.key}: ✗ compensation failed, and will be repeated: ${e.a}` : `${e.key}: a step is undone`, e.a ? "bad" : "good");
         break;
       case "doubled": {
         const q = l.spans.findLast((x) => x.m === e.m && x.run !== undefined && x.run <= e.t + 5);
@@ -232,6 +291,7 @@
     }
     state.textContent = last.problem ? "stopped" : "judged";
     state.className = "pill " + (last.problem || !held ? "bad" : "good");
+    for (const s of sides.values()) tabulate(s);
     said.textContent = last.problem || "The run has ended: this is the verdict. The terminal has the rest.";
     drawAll();
   };
@@ -242,7 +302,7 @@
     source.addEventListener("message", (m) => {
       const b = JSON.parse(m.data);
       if (first) { // the server sends what it remembers from the beginning
-        for (const s of sides.values()) { s.lanes.clear(); s.down = []; s.log.replaceChildren(); }
+        for (const s of sides.values()) { s.lanes.clear(); s.down = []; s.lines = []; s.messages.clear(); s.records.clear(); s.log.replaceChildren(); }
         state.textContent = "running";
         first = false;
       }
@@ -276,6 +336,7 @@
     }
   });
 
+  setInterval(() => { if (!document.hidden && !over) for (const s of sides.values()) tabulate(s); }, 250);
   mix();
   drawAll();
   listen();

@@ -155,7 +155,13 @@ func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
 			return struct{}{}, w.call(ctx, item, o, a, key)
 		}
 		cancel := steps.Undo(func(ctx context.Context, u steps.Reversal) error {
-			return w.reach(ctx, w.effect(item, o, a.ID, a.Number).Reversed(), u.UndoKey)
+			err := w.reach(ctx, w.effect(item, o, a.ID, a.Number).Reversed(), u.UndoKey)
+			undone := eventlog.Entry{Kind: eventlog.Undone, Key: a.Key.Raw, Message: a.ID}
+			if err != nil {
+				undone.Err = err.Error()
+			}
+			w.log.Add(undone)
+			return err
 		})
 		if o.refused(item) {
 			return steps.Abort(errPoison)

@@ -1,0 +1,163 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
+)
+
+const (
+	// maxWait is how long a receive waits for the stream until it looks for expired deliveries again.
+	maxWait = time.Second
+	// callTimeout bounds a receive's call of the server, also when its ctx has ended: what the server has handed out is
+	// hidden from everybody until its visibility ends.
+	callTimeout = 5 * time.Second
+	// tidyEvery is how often a queue removes the consumers of processes that are gone.
+	tidyEvery = time.Hour
+)
+
+// receipt is a delivery's handle: its address is the driver.Delivery's Receipt.
+type receipt struct {
+	q       *Queue
+	entry   string
+	times   int64 // how often the entry was delivered
+	count   int   // how often the message was
+	message string
+}
+
+// search is the search for expired deliveries. It goes on where it ended: the server looks at a bounded number of entries with
+// each call, so one that always begins anew would not get past those that are in flight.
+type search struct {
+	mu     sync.Mutex
+	cursor string    // "" = at the beginning
+	next   time.Time // when the next one begins
+	tidy   time.Time
+}
+
+// from returns where to search now; "" = not now.
+func (s *search) from(now time.Time) (cursor string, tidy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == "" && now.Before(s.next) {
+		return "", false
+	}
+	if tidy = !now.Before(s.tidy); tidy {
+		s.tidy = now.Add(tidyEvery)
+	}
+	if s.cursor == "" {
+		return "0-0", tidy
+	}
+	return s.cursor, tidy
+}
+
+// searched remembers where a search ended.
+func (s *search) searched(cursor string, now time.Time, every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor = cursor; cursor == "0-0" {
+		s.cursor, s.next = "", now.Add(every)
+	}
+}
+
+// Receive delivers up to max messages, at most 250. It first takes delayed messages that are due and deliveries of others
+// that have expired, then new messages. It waits until there is one.
+//
+// A message has the ID of the field semel-id, else redis|STREAM|ENTRY. Its body is the field body, and all other fields are
+// its headers.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		out, last, wait, err := q.take(ctx, min(limit, maxItems))
+		if err != nil {
+			return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-q.added(last):
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// take returns what is deliverable now. If that is nothing, last is the last entry of the stream, and wait how long there may
+// be nothing without another entry.
+func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, last string, wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	sent := time.Now()
+	cursor, tidy := q.search.from(sent)
+	args := []any{q.consumer, limit, q.visible.Milliseconds(), cursor, tidy}
+	reply, err := receiveScript.Run(ctx, q.s.client, q.keys, args...).Slice()
+	if err != nil {
+		return nil, "", 0, err
+	}
+	back := time.Now()
+	if cursor != "" {
+		cursor, _ = reply[0].(string)
+		q.search.searched(cursor, back, min(q.visible/10, maxWait))
+	}
+	if trimmed, _ := reply[3].(int64); trimmed > 0 {
+		slog.Error("somebody trims the stream: messages in flight are gone", "queue", q.name, "stream", q.keys[0], "messages", trimmed)
+	}
+	visible := redeliver.Deadline(sent, back, 0, q.visible).Sub(back)
+	for _, v := range reply[4:] {
+		entry := v.([]any)
+		rc := &receipt{q: q, entry: entry[0].(string), times: entry[2].(int64)}
+		fields, _ := entry[1].([]any)
+		m, before := q.unpack(rc.entry, fields)
+		rc.message, rc.count = m.ID, before+int(rc.times)
+		out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: rc.count, Visible: visible})
+	}
+	wait = min(q.visible/10, maxWait)
+	if due, _ := reply[1].(int64); due >= 0 {
+		wait = min(wait, time.Duration(due)*time.Microsecond)
+	}
+	last, _ = reply[2].(string)
+	return out, last, max(wait, time.Millisecond), nil
+}
+
+// waiting is the call that waits for new entries, for all receivers of the queue. It delivers nothing, so a receiver that is
+// cancelled leaves nothing behind.
+type waiting struct {
+	mu   *sync.Mutex
+	done chan struct{} // nil: there is none
+}
+
+// added returns a channel that is closed when the stream may have an entry behind last.
+func (q *Queue) added(last string) <-chan struct{} {
+	w := &q.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		done := make(chan struct{})
+		w.done = done
+		go func() {
+			args := &goredis.XReadArgs{Streams: []string{q.keys[0], last}, Count: 1, Block: maxWait}
+			if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && err != goredis.Nil {
+				time.Sleep(maxWait / 10) // the next receive finds out why
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.done = nil
+			close(done)
+		}()
+	}
+	return w.done
+}

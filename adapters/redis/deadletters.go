@@ -104,7 +104,7 @@ func (q *deadLetters) DeadLetters(ctx context.Context, limit int) (out []driver.
 		if err != nil {
 			return nil, err
 		}
-		out, after = append(out, page...), "("+strconv.FormatFloat(found[len(found)-1].Score, 'f', 0, 64)
+		out, after = append(out, page...), "("+scoreText(found[len(found)-1].Score)
 	}
 	return out, nil
 }

@@ -172,8 +172,8 @@ const (
 	fieldBody   = "body"
 	fieldID     = "semel-id"
 	fieldGroup  = "semel-group"
-	fieldSent   = "semel-sent"   // ms since 1970
-	fieldCount  = "semel-count"  // deliveries of earlier entries of the message
+	fieldSent   = "semel-sent"    // ms since 1970
+	fieldCount  = "semel-count"   // deliveries of earlier entries of the message
 	fieldHeader = "semel-header-" // begins the name of a header that would be another field
 )
 

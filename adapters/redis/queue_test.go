@@ -18,7 +18,6 @@ var (
 	_ driver.Purger          = (*Queue)(nil)
 	_ driver.DeadLetterQueue = (*Queue)(nil)
 	_ driver.DeadLetterPager = (*Queue)(nil)
-	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
 // queueOf makes and opens a queue.

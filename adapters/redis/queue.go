@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -84,13 +83,16 @@ func (s *Store) Queue(ctx context.Context, name string) (*Queue, error) {
 	host, _ := os.Hostname()
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
-	q := &Queue{deadLetters: s.deadLetters(name), visible: time.Duration(visible) * time.Microsecond, waiting: waiting{mu: new(sync.Mutex)}}
+	q := &Queue{deadLetters: s.deadLetters(name), visible: time.Duration(visible) * time.Microsecond}
 	q.consumer = fmt.Sprintf("%s%s-%d-%s", consumerPrefix, host, os.Getpid(), hex.EncodeToString(random[:]))
 	return q, nil
 }
 
 // consumerPrefix begins the names of semel's consumers.
 const consumerPrefix = "semel-"
+
+// IsWorker reports whether a consumer of a group is semel's, by its name.
+func IsWorker(consumer string) bool { return strings.HasPrefix(consumer, consumerPrefix) }
 
 // Queues lists the names of the queues, sorted.
 func (s *Store) Queues(ctx context.Context) ([]string, error) {
@@ -107,6 +109,9 @@ func (s *Store) queueKeys(name string) []string {
 	slot := s.slot(int(crc32.ChecksumIEEE([]byte(name))) % s.shards)
 	return []string{slot + "q:" + name, slot + "delayed:" + name, slot + "dead:" + name, slot + "deadindex:" + name}
 }
+
+// Stream returns the key of the stream, for producers in other languages: XADD with a field body.
+func (q *Queue) Stream() string { return q.keys[0] }
 
 // Features describes the queue, with what Open found out about the server.
 func (q *Queue) Features() driver.QueueFeatures {
@@ -158,8 +163,9 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 		}
 		return nil
 	})
-	if err == nil {
+	if err == nil && len(late) > 0 {
 		_, err = q.call(ctx, late...)
+		q.waiting.changed()
 	}
 	if err != nil {
 		return fmt.Errorf("send to queue %q: %w", q.name, explain(err))

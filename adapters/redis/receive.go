@@ -79,6 +79,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		changed := q.waiting.changes() // before the look
 		out, last, wait, err := q.take(ctx, min(limit, maxItems))
 		if err != nil {
 			return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))
@@ -88,6 +89,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		}
 		timer := time.NewTimer(wait)
 		select {
+		case <-changed:
 		case <-q.added(last):
 		case <-timer.C:
 		case <-ctx.Done():
@@ -133,11 +135,32 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, las
 	return out, last, max(wait, time.Millisecond), nil
 }
 
-// waiting is the call that waits for new entries, for all receivers of the queue. It delivers nothing, so a receiver that is
-// cancelled leaves nothing behind.
+// waiting is what receivers of the queue wait for: one call that waits for new entries, for all of them, and delayed messages
+// of this process. It delivers nothing, so a receiver that is cancelled leaves nothing behind.
 type waiting struct {
-	mu   *sync.Mutex
-	done chan struct{} // nil: there is none
+	mu      sync.Mutex
+	added   chan struct{} // nil: no call waits
+	delayed chan struct{}
+}
+
+// changes returns a channel that is closed when this process delays a message.
+func (w *waiting) changes() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.delayed == nil {
+		w.delayed = make(chan struct{})
+	}
+	return w.delayed
+}
+
+// changed lets receivers look when the next delayed message is due.
+func (w *waiting) changed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.delayed != nil {
+		close(w.delayed)
+		w.delayed = nil
+	}
 }
 
 // added returns a channel that is closed when the stream may have an entry behind last.
@@ -145,9 +168,9 @@ func (q *Queue) added(last string) <-chan struct{} {
 	w := &q.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.done == nil {
+	if w.added == nil {
 		done := make(chan struct{})
-		w.done = done
+		w.added = done
 		go func() {
 			args := &goredis.XReadArgs{Streams: []string{q.keys[0], last}, Count: 1, Block: maxWait}
 			if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && err != goredis.Nil {
@@ -155,9 +178,9 @@ func (q *Queue) added(last string) <-chan struct{} {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.done = nil
+			w.added = nil
 			close(done)
 		}()
 	}
-	return w.done
+	return w.added
 }

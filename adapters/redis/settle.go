@@ -19,7 +19,17 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		}
 		verbs[i] = append([]any{"settle"}, settleArgs(&s[i])...)
 	}
+	defer wake(s...)
 	return q.outcomes(ctx, "settle in", verbs)
+}
+
+// wake lets receivers look at what settlements have delayed.
+func wake(s ...driver.Settlement) {
+	for i := range s {
+		if s[i].After > 0 {
+			s[i].Receipt.(*receipt).q.waiting.changed()
+		}
+	}
 }
 
 // Extend keeps deliveries from others for the visibility of the queue from now. It ignores visible, because a pending entry

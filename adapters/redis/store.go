@@ -157,6 +157,9 @@ func (s *Store) finish(ctx context.Context, what string, w []driver.Work) ([]dri
 		if i.err != nil {
 			out[n] = driver.Unknown
 		}
+		if i.ack != nil {
+			wake(*i.ack)
+		}
 	}
 	return out, err
 }

@@ -38,7 +38,7 @@ func TestParseRedis(t *testing.T) {
 	}
 	for raw, says := range map[string]string{
 		"redis:cache": "needs ://", "redis://cache#x": "no #", "redis://cache/x": "number of a database", "redis://ca che": "no host",
-		"redis://cache:0": "no host", "redis://cache?queue=q": "no queues", "redis://cache?password=hushhush": "REDISCLI_AUTH",
+		"redis://cache:0": "no host", "redis://cache?queue=": "must be given once", "redis://cache?password=hushhush": "REDISCLI_AUTH",
 		"redis://cache?shards=0": "shards is", "redis://cache?prefix=": "must be given once", "redis://cache?prefix=a{b": "brace",
 		"redis://cache?cluster=yes": "on or off", "redis://a,b": "several hosts", "redis+sentinel://a": "belong together",
 		"redis://a?master=m": "belong together", "redis://a/1?cluster=on": "neither", "redis://cache?prefx=a": "unknown query parameter",
@@ -51,11 +51,15 @@ func TestParseRedis(t *testing.T) {
 			t.Errorf("%s: %v shows a password", raw, err)
 		}
 	}
-	if _, err := Parse("queue", "redis://cache?queue=q"); err == nil || !strings.Contains(output.As(err).Hint, "sqs://") {
-		t.Errorf("a queue in Redis: %v, the hint has to name a kind of queue", err)
+	if got, err := Parse("queue", "redis://cache?queue=orders"); err != nil || got.Queue != "orders" || got.Shown != "redis://cache:6379/0?queue=orders" {
+		t.Errorf("a queue in Redis: %+v, %v", got, err)
 	}
-	if _, err := New(Options{}).Queue(context.Background(), "redis://cache"); err == nil || !strings.Contains(err.Error(), "no queues") {
-		t.Errorf("a queue in Redis: %v", err)
+	if !SamePlace("redis://cache?queue=orders", "redis://cache/0?shards=2") || SamePlace("redis://cache?queue=orders", "redis://cache?prefix=b") {
+		t.Error("queue and records are in one place if their server, number of a database and prefix are the same")
+	}
+	_, err := New(Options{}).Queue(context.Background(), "redis://cache")
+	if err == nil || !strings.Contains(err.Error(), "names no queue") || !strings.Contains(output.As(err).Hint, "?queue=orders") {
+		t.Errorf("a URL without a queue: %v", err)
 	}
 }
 

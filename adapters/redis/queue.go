@@ -83,7 +83,7 @@ func (s *Store) Queue(ctx context.Context, name string) (*Queue, error) {
 	host, _ := os.Hostname()
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
-	q := &Queue{deadLetters: s.deadLetters(name), visible: time.Duration(visible) * time.Microsecond}
+	q := &Queue{deadLetters: s.deadLetters(name), visible: time.Duration(visible) * time.Microsecond, search: search{silence: silence}}
 	q.consumer = fmt.Sprintf("%s%s-%d-%s", consumerPrefix, host, os.Getpid(), hex.EncodeToString(random[:]))
 	return q, nil
 }

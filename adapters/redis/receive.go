@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,8 +20,8 @@ const (
 	// callTimeout bounds a receive's call of the server, also when its ctx has ended: what the server has handed out is
 	// hidden from everybody until its visibility ends.
 	callTimeout = 5 * time.Second
-	// tidyEvery is how often a queue removes the consumers of processes that are gone.
-	tidyEvery = time.Hour
+	// silence is after how long a consumer without messages is removed: those of processes that are gone.
+	silence = time.Hour
 )
 
 // receipt is a delivery's handle: its address is the driver.Delivery's Receipt.
@@ -38,23 +39,22 @@ type search struct {
 	mu     sync.Mutex
 	cursor string    // "" = at the beginning
 	next   time.Time // when the next one begins
-	tidy   time.Time
+	tidy   time.Time // when consumers are removed again
+	// silence is the constant but for tests.
+	silence time.Duration
 }
 
-// from returns where to search now; "" = not now.
-func (s *search) from(now time.Time) (cursor string, tidy bool) {
+// from returns where to search now ("" = not now), and which consumers to remove (0 = none).
+func (s *search) from(now time.Time) (cursor string, silent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cursor == "" && now.Before(s.next) {
-		return "", false
+		return "", 0
 	}
-	if tidy = !now.Before(s.tidy); tidy {
-		s.tidy = now.Add(tidyEvery)
+	if !now.Before(s.tidy) {
+		s.tidy, silent = now.Add(s.silence), s.silence
 	}
-	if s.cursor == "" {
-		return "0-0", tidy
-	}
-	return s.cursor, tidy
+	return cmp.Or(s.cursor, "0-0"), silent
 }
 
 // searched remembers where a search ended.
@@ -104,8 +104,8 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, las
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	sent := time.Now()
-	cursor, tidy := q.search.from(sent)
-	args := []any{q.consumer, limit, q.visible.Milliseconds(), cursor, tidy}
+	cursor, silent := q.search.from(sent)
+	args := []any{q.consumer, limit, q.visible.Milliseconds(), cursor, silent.Milliseconds()}
 	reply, err := receiveScript.Run(ctx, q.s.client, q.keys, args...).Slice()
 	if err != nil {
 		return nil, "", 0, err

@@ -1,5 +1,5 @@
 -- KEYS: those of the queue. ARGV: consumer, the most messages, visibility in ms, the cursor of the search for expired
--- deliveries ('' = none now), '1' = remove consumers of processes that are gone.
+-- deliveries ('' = none now), after how many ms a silent consumer is removed (0 = none now).
 -- Returns the cursor afterwards, in how many µs a delayed message is due (-1 = there is none), the last entry of the stream,
 -- how many messages were trimmed while they were in flight, and for each delivery its entry, fields and count. The second
 -- and third are known only if there is no delivery.
@@ -42,10 +42,11 @@ if #out < most then
     out[#out + 1] = {entry[1], entry[2], 1}
   end
 end
-if ARGV[5] == '1' then
+local silent = tonumber(ARGV[5])
+if silent > 0 then
   for _, c in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
     local name = value(c, 'name')
-    if string.sub(name, 1, 6) == 'semel-' and value(c, 'pending') == 0 and value(c, 'idle') > 3600000 then
+    if string.sub(name, 1, 6) == 'semel-' and value(c, 'pending') == 0 and value(c, 'idle') > silent then
       redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, name)
     end
   end

@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -173,7 +174,7 @@ func (q *Queue) added(last string) <-chan struct{} {
 		w.added = done
 		go func() {
 			args := &goredis.XReadArgs{Streams: []string{q.keys[0], last}, Count: 1, Block: maxWait}
-			if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && err != goredis.Nil {
+			if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && !errors.Is(err, goredis.Nil) {
 				time.Sleep(maxWait / 10) // the next receive finds out why
 			}
 			w.mu.Lock()

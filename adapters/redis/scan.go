@@ -78,17 +78,18 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 			}
 		}
 	}
-	add := func(r driver.Record) error {
+	add := func(r driver.Record) {
 		if out = append(out, r); f.Limit > 0 {
 			trim(4*f.Limit + 1000)
 		}
-		return nil
 	}
 	if f.State == driver.Uncertain {
 		all := driver.CaseFilter{Consumer: f.Consumer, State: f.State, Limit: scanPage}
-		err = s.eachCase(ctx, all, math.MaxInt, func(c found) { _ = add(c.Record) })
+		err = s.eachCase(ctx, all, math.MaxInt, func(c found) { add(c.Record) })
 	} else {
-		err = s.scan(ctx, func(page []*item) error { return s.records(ctx, page, f, add) })
+		err = s.scan(ctx, func(page []*item) error {
+			return s.records(ctx, page, f, func(r driver.Record) error { add(r); return nil })
+		})
 	}
 	trim(0)
 	return out, err

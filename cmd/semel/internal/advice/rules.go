@@ -100,6 +100,9 @@ func visibility(in Input, s Settings) Item {
 		it.Source = jetStream
 		it.attribute("AckWait", Text(s.Visibility)+" of the consumer, which has to be the same")
 	}
+	if in.Kind == Redis {
+		it.attribute("visibility", Text(s.Visibility)+" of the queue (semel queue create --default-visibility), which has to be the same")
+	}
 	if l := in.Live; l != nil {
 		it.compare(Text(l.Visibility), l.Visibility == s.Visibility)
 		if in.LambdaTimeout > 0 && l.Visibility < in.LambdaTimeout {

@@ -45,11 +45,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 
 func (q *Queue) peeked(entries []goredis.XMessage) (out []driver.Delivery) {
 	for _, e := range entries {
-		fields := make([]any, 0, 2*len(e.Values))
-		for name, value := range e.Values {
-			fields = append(fields, name, value)
-		}
-		m, _ := q.unpack(e.ID, fields)
+		m, _ := q.unpack(e.ID, e.Values)
 		out = append(out, driver.Delivery{Message: m})
 	}
 	return out

@@ -165,7 +165,7 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 	})
 	if err == nil && len(late) > 0 {
 		_, err = q.call(ctx, late...)
-		q.waiting.changed()
+		q.wake(0)
 	}
 	if err != nil {
 		return fmt.Errorf("send to queue %q: %w", q.name, explain(err))
@@ -202,12 +202,11 @@ func pack(m *driver.Message, now time.Time) []any {
 }
 
 // unpack reads an entry. before is how often earlier entries of the message were delivered.
-func (q *Queue) unpack(id string, fields []any) (m driver.Message, before int) {
-	m = driver.Message{Queue: q.name, Headers: make(map[string]string, len(fields)/2), Body: []byte{}}
+func (q *Queue) unpack(id string, fields map[string]any) (m driver.Message, before int) {
+	m = driver.Message{Queue: q.name, Headers: make(map[string]string, len(fields)), Body: []byte{}}
 	sent, _, _ := strings.Cut(id, "-")
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, _ := fields[i].(string)
-		value, _ := fields[i+1].(string)
+	for name, field := range fields {
+		value, _ := field.(string)
 		switch name {
 		case fieldBody:
 			m.Body = []byte(value)

@@ -27,7 +27,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 func wake(s ...driver.Settlement) {
 	for i := range s {
 		if s[i].After > 0 {
-			s[i].Receipt.(*receipt).q.waiting.changed()
+			s[i].Receipt.(*receipt).q.wake(s[i].After)
 		}
 	}
 }

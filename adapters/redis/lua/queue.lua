@@ -45,4 +45,5 @@ local out = {}
 while at < #ARGV do
   out[#out + 1] = verbs[arg()]()
 end
+remove_handled()
 return out

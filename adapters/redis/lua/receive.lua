@@ -1,8 +1,8 @@
 -- KEYS: those of the queue. ARGV: consumer, the most messages, visibility in ms, the cursor of the search for expired
 -- deliveries ('' = none now), after how many ms a silent consumer is removed (0 = none now).
 -- Returns the cursor afterwards, in how many µs a delayed message is due (-1 = there is none), the last entry of the stream,
--- how many messages were trimmed while they were in flight, and for each delivery its entry, fields and count. The second
--- and third are known only if there is no delivery.
+-- how many messages were trimmed while they were in flight, and for each delivery its entry, fields and count. The last
+-- entry is known only if there is no delivery.
 local stream, delayed, consumer, most = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -52,10 +52,9 @@ if silent > 0 then
   end
 end
 
-local due, last = -1, ''
+local due, last = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2], ''
+due = due and math.max(tonumber(due) - now, 0) or -1
 if #out == 0 then
-  local next = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  if next then due = math.max(tonumber(next) - now, 0) end
   last = value(redis.call('XINFO', 'STREAM', stream), 'last-generated-id')
 end
 return {cursor, due, last, trimmed, unpack(out)}

@@ -163,5 +163,6 @@ if #records > 0 then
   for _, write in ipairs(sides) do write() end
   redis.call('MSET', unpack(records))
   for _, ack in ipairs(acks) do ack() end
+  remove_handled()
 end
 return {now, floor, unpack(out)}

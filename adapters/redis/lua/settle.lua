@@ -48,6 +48,15 @@ local function again(q, now, id, after, message_id, count)
   redis.call('XADD', q[1], '*', unpack(out, 2))
 end
 
+-- Entries that are handled, by stream. They are removed together, at the end of a script.
+local handled, gone = {}, {}
+local function remove_handled()
+  for stream, ids in pairs(handled) do
+    redis.call('XACK', stream, GROUP, unpack(ids))
+    redis.call('XDEL', stream, unpack(ids))
+  end
+end
+
 -- settle ends a delivery: 1, or 0 when it is lost. What is delivered again is a new entry, so that its old receipts are lost.
 local function settle(q, arg, now)
   local verb, id, consumer, count, close = arg(), arg(), arg(), tonumber(arg()), arg()
@@ -55,7 +64,7 @@ local function settle(q, arg, now)
   if verb ~= 'ack' then
     for i = 1, 3 do more[i] = arg() end
   end
-  local held = mine(q, id, consumer, count)
+  local held = not gone[q[1] .. id] and mine(q, id, consumer, count)
   if held ~= true then return held or 0 end
   if verb == 'again' then
     again(q, now, id, tonumber(more[1]), more[2], more[3])
@@ -63,7 +72,7 @@ local function settle(q, arg, now)
     put_dead_letter(q, now, more[1], more[2], more[3])
   end
   if close ~= '' then close_dead_letter(q, close) end
-  redis.call('XACK', q[1], GROUP, id)
-  redis.call('XDEL', q[1], id)
+  handled[q[1]], gone[q[1] .. id] = handled[q[1]] or {}, true
+  table.insert(handled[q[1]], id)
   return 1
 end

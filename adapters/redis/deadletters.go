@@ -88,32 +88,28 @@ func (q *deadLetters) DeadLetter(ctx context.Context, id string) (l driver.DeadL
 
 // DeadLetters lists up to limit dead letters (0 = all), oldest first.
 func (q *deadLetters) DeadLetters(ctx context.Context, limit int) (out []driver.DeadLetter, err error) {
-	for after := "-inf"; limit == 0 || len(out) < limit; {
-		count := scanPage
+	f := driver.DeadLetterFilter{Limit: scanPage}
+	for more := true; more && err == nil; more = f.After != "" && (limit == 0 || len(out) < limit) {
 		if limit > 0 {
-			count = min(count, limit-len(out))
+			f.Limit = min(scanPage, limit-len(out))
 		}
-		found, err := q.s.client.ZRangeByScoreWithScores(ctx, q.keys[3], &goredis.ZRangeBy{Min: after, Max: "+inf", Count: int64(count)}).Result()
-		if err != nil {
-			return nil, q.failed("list", err)
-		}
-		if len(found) == 0 {
-			break
-		}
-		page, err := q.read(ctx, found, true)
-		if err != nil {
-			return nil, err
-		}
-		out, after = append(out, page...), "("+scoreText(found[len(found)-1].Score)
+		var page []driver.DeadLetter
+		page, f.After, err = q.page(ctx, f, true)
+		out = append(out, page...)
 	}
-	return out, nil
+	return out, err
 }
 
-// PageDeadLetters lists a page of dead letters. See [driver.DeadLetterPager]. It filters what it read.
+// PageDeadLetters lists a page of dead letters. See [driver.DeadLetterPager].
 func (q *deadLetters) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) (page []driver.DeadLetter, next driver.Cursor, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
 	}
+	return q.page(ctx, f, false)
+}
+
+// page reads a page of dead letters, and filters what it read.
+func (q *deadLetters) page(ctx context.Context, f driver.DeadLetterFilter, whole bool) (page []driver.DeadLetter, next driver.Cursor, err error) {
 	by, list := &goredis.ZRangeBy{Min: "-inf", Max: "+inf"}, q.s.client.ZRangeByScoreWithScores
 	from := &by.Min
 	if f.Newest {
@@ -136,18 +132,23 @@ func (q *deadLetters) PageDeadLetters(ctx context.Context, f driver.DeadLetterFi
 		return nil, "", q.failed("list", err)
 	}
 	more := len(found) > limit
-	all, err := q.read(ctx, found[:min(limit, len(found))], false)
+	found = found[:min(limit, len(found))]
+	all, err := q.read(ctx, found, whole)
+	last := 0.0
+	if len(found) > 0 {
+		last = found[len(found)-1].Score
+	}
 	for i := range all {
 		if len(page) == f.Limit {
-			more, all = true, all[:i]
+			more, last = true, float64(all[i-1].DeadAt.UnixMicro())
 			break
 		}
 		if f.Selects(&all[i]) {
 			page = append(page, all[i])
 		}
 	}
-	if err == nil && more && len(all) > 0 {
-		next = driver.NewCursor(all[len(all)-1].DeadAt.UnixMicro(), nil)
+	if err == nil && more {
+		next = driver.NewCursor(int64(last), nil)
 	}
 	return page, next, err
 }

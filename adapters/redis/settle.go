@@ -10,7 +10,8 @@ import (
 )
 
 // Settle ends deliveries. A message that is to be delivered again becomes a new entry, now or when it is due. The server checks
-// that the delivery is still this consumer's: otherwise it is Lost for certain, and nothing has changed.
+// that the delivery is still this consumer's: otherwise it is Lost for certain, and the message stays as it is. Settlement.Close
+// and the dead letter of Dead are written even then, because both follow from the record.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	verbs := make([][]any, len(s))
 	for i := range s {

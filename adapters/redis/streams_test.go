@@ -81,8 +81,14 @@ func TestFM18_ExpiredDeliveryIsLost(t *testing.T) {
 				t.Errorf("%v of an expired delivery: %v", a, o)
 			}
 		}
+		if _, found, err := old.DeadLetter(t.Context(), "l"); err != nil || !found {
+			t.Errorf("the dead letter follows from the record, whoever has the message: %v, %v", found, err)
+		}
+		if o := settleOne(t, old, driver.Settlement{Receipt: stale.Receipt, Close: "l"}); o != driver.Lost {
+			t.Errorf("the ack of an expired delivery: %v", o)
+		}
 		if _, found, err := old.DeadLetter(t.Context(), "l"); err != nil || found {
-			t.Errorf("an expired delivery has left a dead letter: %v, %v", found, err)
+			t.Errorf("a late completion leaves its uncertain dead letter open: %v, %v", found, err)
 		}
 		if o := settleOne(t, holder, driver.Settlement{Receipt: d.Receipt}); o != driver.Applied {
 			t.Errorf("the ack of its holder: %v", o)

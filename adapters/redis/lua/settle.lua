@@ -57,21 +57,19 @@ local function remove_handled()
   end
 end
 
--- settle ends a delivery: 1, or 0 when it is lost. What is delivered again is a new entry, so that its old receipts are lost.
+-- settle ends a delivery: 1, or 0 when it is lost. Dead letters are written and closed in any case: that follows from the record.
+-- What is delivered again is a new entry, so that its old receipts are lost.
 local function settle(q, arg, now)
   local verb, id, consumer, count, close = arg(), arg(), arg(), tonumber(arg()), arg()
   local more = {}
   if verb ~= 'ack' then
     for i = 1, 3 do more[i] = arg() end
   end
+  if close ~= '' then close_dead_letter(q, close) end
+  if verb == 'dead' then put_dead_letter(q, now, more[1], more[2], more[3]) end
   local held = not gone[q[1] .. id] and mine(q, id, consumer, count)
   if held ~= true then return held or 0 end
-  if verb == 'again' then
-    again(q, now, id, tonumber(more[1]), more[2], more[3])
-  elseif verb == 'dead' then
-    put_dead_letter(q, now, more[1], more[2], more[3])
-  end
-  if close ~= '' then close_dead_letter(q, close) end
+  if verb == 'again' then again(q, now, id, tonumber(more[1]), more[2], more[3]) end
   handled[q[1]], gone[q[1] .. id] = handled[q[1]] or {}, true
   table.insert(handled[q[1]], id)
   return 1

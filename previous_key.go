@@ -61,7 +61,10 @@ func (c *Consumer) claiming() error {
 	c.transactor, _ = driver.As[driver.Transactor](c.records)
 	c.joins = c.committer != nil && c.committer.Joins(c.cfg.Queue)
 	_, commits := c.cfg.Handler.(transactional)
-	if c.cfg.PreviousKey != nil && (commits || c.joins || c.emits()) && !keymigration.Together(c.cfg.Store) {
+	if c.cfg.PreviousKey == nil || keymigration.Together(c.cfg.Store) {
+		return nil
+	}
+	if c.joins = false; commits || c.emits() { // acks follow the two records
 		return &ConfigError{"PreviousKey", fmt.Sprintf("is set, but store %s cannot complete two records and what commits with them in one write",
 			c.store.Name), "use a HandlerFunc, or a store with transactions"}
 	}

@@ -18,13 +18,14 @@ const (
 	KindSQLite   QueueKind = "sqlite"
 	KindPostgres QueueKind = "postgres"
 	KindNATS     QueueKind = "nats"
+	KindRedis    QueueKind = "redis"
 	KindMemory   QueueKind = "memory"
 	KindOther    QueueKind = "other"
 )
 
 // QueueKinds lists them.
 func QueueKinds() []QueueKind {
-	return []QueueKind{KindSQS, KindFIFO, KindSQLite, KindPostgres, KindNATS, KindMemory, KindOther}
+	return []QueueKind{KindSQS, KindFIFO, KindSQLite, KindPostgres, KindNATS, KindRedis, KindMemory, KindOther}
 }
 
 // SQS reports a queue of Amazon SQS.

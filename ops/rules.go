@@ -99,6 +99,9 @@ func visibility(in Workload, s Settings) Advice {
 		it.Source = jetStream
 		it.attribute("AckWait", words.About(s.Visibility)+" of the consumer, which has to be the same")
 	}
+	if in.Kind == KindRedis {
+		it.attribute("visibility", words.About(s.Visibility)+" of the queue (semel queue create --default-visibility), which has to be the same")
+	}
 	if l := in.Live; l != nil {
 		it.compare(words.About(l.Visibility), l.Visibility == s.Visibility)
 		if in.LambdaTimeout > 0 && l.Visibility < in.LambdaTimeout {

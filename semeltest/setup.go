@@ -26,7 +26,7 @@ type StoreSetup struct {
 	// Queue is a queue in the same database that acks and emitted messages commit to; nil when there is none. It must also
 	// be a driver.Sender.
 	Queue driver.Queue
-	// Ledger writes and counts effects. A driver.Committer needs one.
+	// Ledger writes and counts effects. A driver.Committer needs one, or if it writes no effects a Queue.
 	Ledger *Ledger
 	// Damage makes the record of a key unreadable, like a record that a newer program wrote. nil: its cases are left out.
 	Damage func(t testing.TB, k driver.Key)

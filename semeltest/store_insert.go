@@ -17,7 +17,7 @@ func inserter(t testing.TB, s StoreSetup) (driver.Committer, bool) {
 		t.Log("left out: the store does not claim at commits")
 		return nil, false
 	}
-	return committer(t, s)
+	return effects(t, s)
 }
 
 // look claims keys at their commit, and wants that they have no record.

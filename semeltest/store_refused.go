@@ -60,7 +60,7 @@ func (s StoreSetup) unreadableGrants(t testing.TB, what string, asked []driver.K
 // testCommitTransient lets one item's effects be refused, each time, with an error that often is the store's own trouble. It
 // must not look like an outage or like a write with an unknown outcome. Without the item the others are written.
 func testCommitTransient(t testing.TB, s StoreSetup) {
-	c, ok := committer(t, s)
+	c, ok := effects(t, s)
 	if !ok || s.Ledger.Transient == nil {
 		t.Log("left out: no driver.Committer, or Ledger.Transient is nil")
 		return
@@ -84,7 +84,7 @@ func testCommitTransient(t testing.TB, s StoreSetup) {
 // testCommitBlocked lets one item's effects wait for another session's lock: the commit returns while the lock lasts, with an
 // error that names the item and the lock.
 func testCommitBlocked(t testing.TB, s StoreSetup) {
-	c, ok := committer(t, s)
+	c, ok := effects(t, s)
 	if !ok || s.Ledger.Lock == nil {
 		t.Log("left out: no driver.Committer, or Ledger.Lock is nil")
 		return

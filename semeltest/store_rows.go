@@ -11,7 +11,7 @@ import (
 // rowLedger returns the store's driver.Committer if the suite can queue rows.
 func rowLedger(t testing.TB, s StoreSetup) (driver.Committer, bool) {
 	t.Helper()
-	c, ok := committer(t, s)
+	c, ok := effects(t, s)
 	if ok && s.Ledger.Rows == nil {
 		t.Log("left out: Ledger.Rows is nil")
 		return nil, false

@@ -102,7 +102,7 @@ func testStepsTogether(b *stepBench) {
 
 // testStepsEffects commits effects with the rows that carry them: both or none, and once however often it is repeated.
 func testStepsEffects(b *stepBench) {
-	c, ok := committer(b.t, b.StoreSetup)
+	c, ok := effects(b.t, b.StoreSetup)
 	if !ok {
 		return
 	}

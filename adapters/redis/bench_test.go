@@ -55,8 +55,11 @@ func rawBatch(b *testing.B, c goredis.UniversalClient, n, size int, fresh bool) 
 	}
 }
 
-func completeBatch(b *testing.B, s *Store, n, size int) {
-	claims, ends := make([]driver.Claim, size), make([]driver.Finish, size)
+func completeBatch(b *testing.B, s *Store, n, size int) { completeWith(b, s, n, size, nil) }
+
+// completeWith claims and completes keys, and commits acks with them if there are some.
+func completeWith(b *testing.B, s *Store, n, size int, acks []driver.Settlement) {
+	claims, ends := make([]driver.Claim, size), make([]driver.Work, size)
 	for i := range claims {
 		claims[i] = driver.Claim{Key: keyOf(n*size + i), Nonce: nonce(), Lease: time.Minute}
 	}
@@ -65,9 +68,12 @@ func completeBatch(b *testing.B, s *Store, n, size int) {
 		b.Fatal(err)
 	}
 	for i := range g {
-		ends[i] = driver.Finish{Hold: g[i].Hold, Final: driver.Complete, Keep: time.Hour}
+		ends[i].Finish = driver.Finish{Hold: g[i].Hold, Final: driver.Complete, Keep: time.Hour}
+		if acks != nil {
+			ends[i].Ack = &acks[i]
+		}
 	}
-	if o, err := s.Finish(b.Context(), ends...); err != nil || o[0] != driver.Applied {
+	if o, err := s.Commit(b.Context(), ends...); err != nil || o[0] != driver.Applied {
 		b.Fatal(o, err)
 	}
 }
@@ -109,4 +115,96 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(after.UsedMemory-before.UsedMemory)/float64(100*n), "B/record")
+}
+
+func rawSend(b *testing.B, c goredis.UniversalClient, n int, body []byte) error {
+	_, err := c.Pipelined(b.Context(), func(p goredis.Pipeliner) error {
+		for range n {
+			p.XAdd(b.Context(), &goredis.XAddArgs{Stream: "raw", Values: []any{"body", body}})
+		}
+		return nil
+	})
+	return err
+}
+
+func rawReceive(b *testing.B, c goredis.UniversalClient, n int) error {
+	found, err := c.XReadGroup(b.Context(), &goredis.XReadGroupArgs{Group: "g", Consumer: "c", Streams: []string{"raw", ">"}, Count: int64(n), Block: -1}).Result()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, m := range found[0].Messages {
+		ids = append(ids, m.ID)
+	}
+	_, err = c.Pipelined(b.Context(), func(p goredis.Pipeliner) error {
+		p.XAck(b.Context(), "raw", "g", ids...)
+		p.XDel(b.Context(), "raw", ids...)
+		return nil
+	})
+	return err
+}
+
+func received(b *testing.B, q *Queue, n int) (ss []driver.Settlement) {
+	for len(ss) < n {
+		ds, err := q.Receive(b.Context(), n-len(ss))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, d := range ds {
+			ss = append(ss, driver.Settlement{Receipt: d.Receipt})
+		}
+	}
+	return ss
+}
+
+// BenchmarkStreams compares a batch of 100 messages of 300 bytes with the plain commands: XADD in a pipeline; XREADGROUP, then
+// XACK and XDEL of all at once; and the same with records, whose acks commit with them. They take turns on one server of
+// their own; only their ratios count.
+func BenchmarkStreams(b *testing.B) {
+	srv := own(b, map[string]string{"appendfsync": "everysec"})
+	q := queueOf(b, openFor(b, connect(b, srv.URL()), Options{}), time.Minute)
+	c, body := q.s.client, make([]byte, 300)
+	if err := c.XGroupCreateMkStream(b.Context(), "raw", "g", "0").Err(); err != nil {
+		b.Fatal(err)
+	}
+	const batch = 100
+	ms := make([]driver.Message, batch)
+	for i := range ms {
+		ms[i].Body = body
+	}
+	var spent [5]time.Duration
+	timed := func(n int, f func() error) {
+		began := time.Now()
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+		spent[n] += time.Since(began)
+	}
+	for n := 0; b.Loop(); n++ {
+		timed(0, func() error { return rawSend(b, c, batch, body) })
+		timed(1, func() error { return q.Send(b.Context(), ms...) })
+		timed(2, func() error { return rawReceive(b, c, batch) })
+		var ss []driver.Settlement
+		timed(3, func() error {
+			ss = received(b, q, batch)
+			_, err := q.Settle(b.Context(), ss...)
+			return err
+		})
+		if err := q.Send(b.Context(), ms...); err != nil {
+			b.Fatal(err)
+		}
+		timed(4, func() error {
+			ss = received(b, q, batch)
+			completeWith(b, q.s, n, batch, ss)
+			return nil
+		})
+	}
+	if s, err := q.Stats(b.Context()); err != nil || !s.Empty() {
+		b.Fatal(s, err)
+	}
+	b.ReportMetric(spent[0].Seconds()/spent[1].Seconds(), "send")
+	b.ReportMetric(spent[2].Seconds()/spent[3].Seconds(), "receive+ack")
+	b.ReportMetric(spent[2].Seconds()/spent[4].Seconds(), "receive+claim+commit")
+	b.ReportMetric(float64(b.N*batch)/spent[2].Seconds(), "raw/s")
+	b.ReportMetric(0, "ns/op")
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -67,10 +69,11 @@ func TestStoreSuiteCluster(t *testing.T) {
 	if f := s.Features(); s.shards != 16 || f.Durable || !strings.Contains(strings.Join(f.Caveats, "\n"), "failover") {
 		t.Errorf("%d shards, %+v", s.shards, f)
 	}
+	testClusterQueues(t, c)
 	t.Run("suite", func(t *testing.T) { // what is parallel ends with it
 		semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 			s := openOn(t, c)
-			return semeltest.StoreSetup{Store: s, Damage: damage(s), Sample: semeltest.Sampled(23)}
+			return semeltest.StoreSetup{Store: s, Queue: queueOf(t, s, time.Minute), Damage: damage(s), Sample: semeltest.Sampled(23)}
 		})
 	})
 	var nodes atomic.Int32
@@ -82,6 +85,33 @@ func TestStoreSuiteCluster(t *testing.T) {
 	})
 	if err != nil || nodes.Load() != 3 {
 		t.Errorf("%d of 3 nodes have keys (%v)", nodes.Load(), err)
+	}
+}
+
+// testClusterQueues: all keys of a queue are in one slot. Acks commit with the records if these are in the same slot.
+func testClusterQueues(t *testing.T, c *goredis.ClusterClient) {
+	for prefix, shards := range map[string]int{"one": 1, "many": 0} {
+		s, err := Open(t.Context(), c, Options{Prefix: prefix, Shards: shards})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := queueOf(t, s, time.Minute)
+		if s.Joins(q) != (shards == 1) {
+			t.Errorf("%d shards: the store joins the queue: %v", s.shards, s.Joins(q))
+		}
+		send(t, q, 2)
+		ds := receive(t, q, 2)
+		if o := settleOne(t, q, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Retry, After: time.Millisecond}); o != driver.Applied {
+			t.Errorf("%d shards: a retry is %v", s.shards, o)
+		}
+		w := driver.Work{
+			Finish: driver.Finish{Hold: verdict(t, s, keyOf(1)).Hold, Final: driver.Complete, Keep: time.Hour},
+			Ack:    &driver.Settlement{Receipt: ds[0].Receipt},
+		}
+		if o, err := s.Commit(t.Context(), w); (err == nil && o[0] == driver.Applied) != s.Joins(q) || !s.Joins(q) && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%d shards: a commit with an ack is %v, %v", s.shards, o, err)
+		}
+		receive(t, q, 1)
 	}
 }
 

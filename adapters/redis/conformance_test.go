@@ -23,6 +23,9 @@ var (
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
+	_ driver.CaseLister      = (*Store)(nil)
+	_ driver.Committer       = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
 // TestStoreSuite compares the store with the decision table, on a clock that the suite moves, also back.
@@ -40,7 +43,9 @@ func testStore(t *testing.T, client func(t testing.TB) *goredis.Client) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		s := openFor(t, c, Options{clock: testClock})
 		k := newClock(t, s)
-		return semeltest.StoreSetup{Store: s, Advance: func(d time.Duration) { k.advance(t, d) }, Damage: damage(s)}
+		return semeltest.StoreSetup{
+			Store: s, Queue: queueOf(t, s, time.Minute), Advance: func(d time.Duration) { k.advance(t, d) }, Damage: damage(s),
+		}
 	})
 }
 
@@ -49,7 +54,16 @@ func TestStoreSuiteShards(t *testing.T) {
 	c := shared(t)
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		s := openFor(t, c, Options{Shards: 3})
-		return semeltest.StoreSetup{Store: s, Damage: damage(s), Sample: semeltest.Sampled(11)}
+		return semeltest.StoreSetup{Store: s, Queue: queueOf(t, s, time.Minute), Damage: damage(s), Sample: semeltest.Sampled(11)}
+	})
+}
+
+// TestPairSuiteJoined runs consumers whose acknowledgements commit with their records.
+func TestPairSuiteJoined(t *testing.T) {
+	c := shared(t)
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		s := openFor(t, c, Options{})
+		return semeltest.PairSetup{Queue: queueOf(t, s, 2*time.Second), Store: s, Visibility: 2 * time.Second}
 	})
 }
 

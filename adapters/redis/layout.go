@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -104,10 +103,10 @@ func (f *fields) flags(all ...*bool) {
 	f.unknown = f.unknown || bits>>len(all) != 0
 }
 
-// Scores of the index have three ranges: UNCERTAIN, IN_PROGRESS (see records.lua), and what has a retention.
+// Scores of the index have three ranges: IN_PROGRESS (see records.lua), what has a retention, and UNCERTAIN, which is never due.
 const (
 	openScore      = -4e15
-	uncertainScore = -8e15
+	uncertainScore = 8e15
 )
 
 // score is a record's place in the index.
@@ -117,10 +116,10 @@ func score(r *driver.Record) string {
 	case driver.InProgress:
 		at = min(float64(micro(r.LeaseUntil))+openScore, -1)
 	case driver.Uncertain:
-		at = float64(micro(r.UpdatedAt)) + uncertainScore
+		at = uncertainScore
 	case driver.Absent, driver.Released, driver.Completed, driver.FailedState, driver.Expired:
 	}
-	return strconv.FormatFloat(at, 'f', 0, 64)
+	return scoreText(at)
 }
 
 func micro(t time.Time) int64 {

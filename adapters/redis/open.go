@@ -58,7 +58,7 @@ func Open(ctx context.Context, client goredis.UniversalClient, o Options) (*Stor
 	}
 	const clock = "redis.call('TIME')"
 	script := strings.Replace(luaRecords, clock, cmp.Or(o.clock, clock), 1)
-	s := &Store{client: client, prefix: cmp.Or(o.Prefix, "semel"), script: goredis.NewScript(script)}
+	s := &Store{client: client, prefix: cmp.Or(o.Prefix, "semel"), script: goredis.NewScript(luaSettle + script)}
 	s.history.watch(client)
 	var err error
 	if s.server, err = Inspect(ctx, client); err != nil {

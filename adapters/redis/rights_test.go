@@ -13,7 +13,36 @@ import (
 
 // rights is the rule of docs/adapters.md for a worker.
 const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hset +hdel +hincrby +hgetall " +
-	"+zadd +zrem +zscan +zrangebyscore +time +info +config|get +client|setname +hello +ping"
+	"+zadd +zrem +zscan +zrangebyscore +zrevrangebyscore +time +info +config|get +client|setname +hello +ping"
+
+// queueRights are what a queue needs besides.
+const queueRights = " +hget +hkeys +hmget +hsetnx +xadd +xread +xreadgroup +xautoclaim +xclaim +xpending +xack +xdel +xrange +xlen +xtrim " +
+	"+xinfo +xgroup +zcard +zscore +zrange +zrevrange +multi +exec"
+
+// testQueueRights does all that a queue does.
+func testQueueRights(t *testing.T, s *Store) {
+	t.Helper()
+	q := queueOf(t, s, 20*time.Millisecond)
+	send(t, q, 3)
+	err1 := q.Send(t.Context(), driver.Message{Delay: time.Millisecond})
+	receive(t, q, 4)
+	ds := receive(t, q, 4) // they expired
+	_, err2 := q.Extend(t.Context(), 0, ds[0].Receipt)
+	_, err3 := q.Settle(t.Context(), driver.Settlement{Receipt: ds[0].Receipt},
+		driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Retry}, driver.Settlement{Receipt: ds[2].Receipt, Action: driver.Retry, After: time.Hour},
+		driver.Settlement{Receipt: ds[3].Receipt, Action: driver.Dead, DeadLetter: &driver.DeadLetter{ID: "l"}})
+	_, err4 := q.Stats(t.Context())
+	_, err5 := q.Peek(t.Context(), 10)
+	_, err6 := q.DeadLetters(t.Context(), 0)
+	_, _, err7 := q.DeadLetter(t.Context(), "l")
+	_, _, err8 := q.PageDeadLetters(t.Context(), driver.DeadLetterFilter{Limit: 1, Newest: true})
+	_, _, err9 := s.Cases(t.Context(), driver.CaseFilter{Limit: 1, Newest: true})
+	_, err10 := q.Purge(t.Context())
+	_, err11 := s.Queues(t.Context())
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, q.DeleteDeadLetter(t.Context(), "l")); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestRightsAreEnough: with the rights of the documentation a user can do all that a store does. Without them the error names
 // what is not permitted.
@@ -57,6 +86,11 @@ func TestRightsAreEnough(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8); err != nil || swept.Purged != 1 {
 		t.Errorf("%v, swept %+v", err, swept)
 	}
+	both, err := Open(t.Context(), user("both", rights+queueRights), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testQueueRights(t, both)
 	if s, err = Open(t.Context(), user("hidden", strings.Replace(rights, "+config|get", "", 1)), Options{}); err != nil || !s.server.Hidden {
 		t.Errorf("without CONFIG: %v", err)
 	} else if f := s.Features(); f.Durable || len(f.Caveats) == 0 {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -67,7 +68,7 @@ func ofHash(member string) *item {
 	return i
 }
 
-// Records lists records, oldest first unless f says otherwise. Those that are UNCERTAIN are found by the index.
+// Records lists records, oldest first unless f says otherwise. Those that are UNCERTAIN are found by the list of cases.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []driver.Record, err error) {
 	trim := func(most int) {
 		if len(out) > most {
@@ -77,23 +78,18 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 			}
 		}
 	}
-	add := func(page []*item) error {
-		return s.records(ctx, page, f, func(r driver.Record) error {
-			if out = append(out, r); f.Limit > 0 {
-				trim(4*f.Limit + 1000)
-			}
-			return nil
-		})
+	add := func(r driver.Record) {
+		if out = append(out, r); f.Limit > 0 {
+			trim(4*f.Limit + 1000)
+		}
 	}
 	if f.State == driver.Uncertain {
-		for shard := 0; shard < s.shards && err == nil; shard++ {
-			var page []*item
-			if page, _, err = s.scored(ctx, shard, uncertainScore, openScore, 0, 0); err == nil {
-				err = add(page)
-			}
-		}
+		all := driver.CaseFilter{Consumer: f.Consumer, State: f.State, Limit: scanPage}
+		err = s.eachCase(ctx, all, math.MaxInt, func(c found) { add(c.Record) })
 	} else {
-		err = s.scan(ctx, add)
+		err = s.scan(ctx, func(page []*item) error {
+			return s.records(ctx, page, f, func(r driver.Record) error { add(r); return nil })
+		})
 	}
 	trim(0)
 	return out, err
@@ -117,22 +113,24 @@ func (s *Store) records(ctx context.Context, items []*item, f driver.RecordFilte
 	return nil
 }
 
-// scored lists what of the index is scored from min to below max, lowest first: count behind offset, 0 = all. least is the
-// lowest score of them.
-func (s *Store) scored(ctx context.Context, shard int, low, high float64, offset, count int) (page []*item, least float64, err error) {
-	text := func(score float64) string { return strconv.FormatFloat(score, 'f', 0, 64) }
-	by := &goredis.ZRangeBy{Min: text(low), Max: "(" + text(high), Offset: int64(offset), Count: int64(count)}
-	found, err := s.client.ZRangeByScoreWithScores(ctx, s.slot(shard)+"index", by).Result()
+// scored lists members of a sorted set of hashes.
+func (s *Store) scored(ctx context.Context, name string, by goredis.ZRangeBy, newest bool) (page []*item, err error) {
+	list := s.client.ZRangeByScoreWithScores
+	if newest {
+		list = s.client.ZRevRangeByScoreWithScores
+	}
+	found, err := list(ctx, name, &by).Result()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read the index: %w", explain(err))
+		return nil, fmt.Errorf("read the index: %w", explain(err))
 	}
-	for i, z := range found {
+	for _, z := range found {
 		if m, ok := z.Member.(string); ok && len(m) == hashSize {
-			page = append(page, ofHash(m))
-		}
-		if i == 0 {
-			least = z.Score
+			i := ofHash(m)
+			i.score = z.Score
+			page = append(page, i)
 		}
 	}
-	return page, least, nil
+	return page, nil
 }
+
+func scoreText(score float64) string { return strconv.FormatFloat(score, 'f', 0, 64) }

@@ -31,13 +31,15 @@ const (
 	verbComplete  = "complete"
 	verbSwap      = "swap"
 	verbDuplicate = "duplicate"
+	verbJoined    = "joined"
 )
 
 // item is one record of a call.
 type item struct {
 	hash [32]byte
-	key  *driver.Key // nil when only the hash is known
-	args []any       // for the script: a verb, and what it needs
+	key  *driver.Key        // nil when only the hash is known
+	args []any              // for the script: a verb, and what it needs
+	ack  *driver.Settlement // of a delivery in the same Redis; nil: none
 	// decide returns the record afterwards (an absent one is removed), and whether to write it. more are fields of its side with
 	// their values. See Store.swap.
 	decide func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any)
@@ -47,6 +49,7 @@ type item struct {
 	err   error
 	now   time.Time
 	floor uint64
+	score float64 // where it was found
 }
 
 func newItem(k *driver.Key, args ...any) *item { return &item{hash: k.Hash(), key: k, args: args} }
@@ -91,11 +94,20 @@ func (s *Store) run(ctx context.Context, items []*item) {
 // runOn runs items of one shard.
 func (s *Store) runOn(ctx context.Context, shard int, items []*item) {
 	slot := s.slot(shard)
-	keys, args := []string{slot + "floor", slot + "index"}, []any(nil)
+	keys, args := []string{slot + "floor", slot + "index", s.cases(shard, driver.FailedState), s.cases(shard, driver.Uncertain)}, []any(nil)
 	for _, i := range items {
+		joined := i.ack != nil && i.args[0] != verbRead
+		if joined {
+			args = append(args, verbJoined)
+		}
 		keys, args = append(keys, s.name("r", i)), append(args, i.args...)
 		if verb := i.args[0]; verb == verbSwap || verb == verbDuplicate {
 			keys = append(keys, s.name("x", i))
+		}
+		if joined {
+			settlement := settleArgs(i.ack)
+			keys = append(keys, i.ack.Receipt.(*receipt).q.keys...)
+			args = append(append(args, len(settlement)), settlement...)
 		}
 		i.n, i.raw, i.err = 0, nil, nil
 	}
@@ -173,11 +185,14 @@ func (s *Store) swap(ctx context.Context, items []*item) {
 }
 
 func swapArgs(found []byte, after *driver.Record, more []any) []any {
-	head := found[:min(len(found), headSize)]
+	head, since := found[:min(len(found), headSize)], any("")
 	if after.State == driver.Absent {
-		return []any{verbSwap, head, "", 0, 0, 0}
+		return []any{verbSwap, head, "", 0, 0, "", 0}
 	}
-	return append([]any{verbSwap, head, encode(*after), after.Token, score(after), len(more)}, more...)
+	if after.Case() {
+		since = micro(after.UpdatedAt)
+	}
+	return append([]any{verbSwap, head, encode(*after), after.Token, score(after), since, len(more)}, more...)
 }
 
 func isUnreadable(err error) bool { return errors.Is(err, driver.ErrUnreadable) }

@@ -99,32 +99,32 @@ func inspect(ctx context.Context, node goredis.Cmdable) (s Server, err error) {
 func (s Server) Evicts() bool { return strings.HasPrefix(s.Policy, "allkeys-") }
 
 // Losses are sentences about how this server can lose records that it confirmed; none = it keeps them on its disk.
-func (s Server) Losses() []string {
-	const again = ", and their messages run again"
-	var all []string
+func (s Server) Losses() []string { return s.losses("records", ", and their messages run again") }
+
+// losses are the same of other things. again is what follows from it.
+func (s Server) losses(records, again string) (all []string) {
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)+again) }
 	if s.Evicts() {
-		all = append(all, fmt.Sprintf("maxmemory-policy is %s: %s removes records when its memory is full%s", s.Policy, s.name(), again))
+		add("maxmemory-policy is %s: %s removes %s when its memory is full", s.Policy, s.name(), records)
 	}
 	switch {
 	case s.Hidden && !s.AppendOnly && s.Policy == "":
-		all = append(all, "the server does not show how it keeps data: records can be lost when it stops or fails over")
+		add("the server does not show how it keeps data: %s can be lost when it stops or fails over", records)
 	case !s.AppendOnly && s.Save == "" && !s.Hidden:
-		all = append(all, fmt.Sprintf("%s keeps nothing on disk (appendonly no): all records are lost when it stops%s", s.name(), again))
+		add("%s keeps nothing on disk (appendonly no): all %s are lost when it stops", s.name(), records)
 	case !s.AppendOnly:
-		all = append(all, "appendonly is no: records written since the last snapshot are lost when the server stops"+again)
+		add("appendonly is no: %s written since the last snapshot are lost when the server stops", records)
 	case s.Hidden:
-		all = append(all, "the server does not show appendfsync: the last records before a crash of its machine can be lost")
+		add("the server does not show appendfsync: the last %s before a crash of its machine can be lost", records)
 	case s.Fsync == "everysec":
-		all = append(all, "appendfsync is everysec: a crash of the server's machine can lose the records of two seconds"+again)
+		add("appendfsync is everysec: a crash of the server's machine can lose the %s of two seconds", records)
 	case s.Fsync != "always":
-		all = append(all, fmt.Sprintf("appendfsync is %s: a crash of the server's machine can lose the records of half a minute%s",
-			s.Fsync, again))
+		add("appendfsync is %s: a crash of the server's machine can lose the %s of half a minute", s.Fsync, records)
 	case s.OnRewrite:
-		all = append(all, "no-appendfsync-on-rewrite is yes: while the log is rewritten, a crash of the server's machine can lose "+
-			"its last records"+again)
+		add("no-appendfsync-on-rewrite is yes: while the log is rewritten, a crash of the server's machine can lose its last %s", records)
 	}
 	if s.Replicas > 0 || s.Cluster || s.Sentinel || s.Role == "replica" {
-		all = append(all, "replication is asynchronous: a failover can lose the last confirmed records"+again)
+		add("replication is asynchronous: a failover can lose the last confirmed %s", records)
 	}
 	return all
 }

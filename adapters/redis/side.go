@@ -72,6 +72,12 @@ func eachText(v reflect.Value, replace func(string) string) {
 			f.SetString(replace(f.String()))
 		case reflect.Struct:
 			eachText(f, replace)
+		case reflect.Map: // of texts
+			of := make(map[string]string, f.Len())
+			for name, value := range f.Seq2() {
+				of[replace(name.String())] = replace(value.String())
+			}
+			f.Set(reflect.ValueOf(of))
 		default:
 		}
 	}

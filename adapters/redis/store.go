@@ -91,25 +91,74 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 
 // Finish ends attempts. The script completes those that are plain.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	items := make([]*item, len(f))
+	w := make([]driver.Work, len(f))
 	for n := range f {
-		if f[n].Final < driver.Complete || f[n].Final > driver.Park {
-			return nil, fmt.Errorf("finish: Finish.Final %d is unknown", f[n].Final)
-		}
-		items[n] = newItem(&f[n].Hold.Key, verbRead)
-		if f[n].Final == driver.Complete {
-			items[n].args = []any{verbComplete, holdBytes(&f[n].Hold), f[n].Keep.Microseconds(), tail(f[n].Reason, f[n].Result)}
+		w[n].Finish = f[n]
+	}
+	return s.finish(ctx, "finish", w)
+}
+
+// Commit ends attempts, and settles their deliveries if these are of a queue of this store. A delivery is settled by the script
+// that writes the record. One that expired is no error, because the record decides. See [driver.Committer].
+func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	for n := range w {
+		if err := s.check(&w[n]); err != nil {
+			return nil, fmt.Errorf("commit: %w", &driver.ItemError{Index: n, Err: err})
 		}
 	}
-	out := make([]driver.Outcome, len(f))
-	err := s.decide(ctx, "finish", items, func(n int, _ *item) { out[n] = driver.Applied },
+	return s.finish(ctx, "commit", w)
+}
+
+// check refuses what this store cannot write.
+func (s *Store) check(w *driver.Work) error {
+	if w.Effects != nil || len(w.Emit) > 0 || w.Claim != nil {
+		return fmt.Errorf("effects, messages or a claim in a commit: a script of Redis is not rolled back: %w", driver.ErrUnsupported)
+	}
+	if w.Ack == nil {
+		return nil
+	}
+	rc, ok := w.Ack.Receipt.(*receipt)
+	if !ok || !s.Joins(rc.q) {
+		return fmt.Errorf("ack: receipt %T is not of a queue that the store joins: %w", w.Ack.Receipt, driver.ErrUnsupported)
+	}
+	return rc.q.check(w.Ack)
+}
+
+// Offers returns false: effects do not commit with records.
+func (s *Store) Offers(any) bool { return false }
+
+// Joins reports that q is a queue of this store, and that one script can write both: on a cluster only with one shard.
+func (s *Store) Joins(q driver.Queue) bool {
+	mine, ok := driver.Settles[*Queue](q)
+	return ok && mine.s.client == s.client && mine.s.prefix == s.prefix && (s.shards == 1 || !s.server.Cluster)
+}
+
+// finish ends attempts and settles the deliveries of those that the script writes.
+func (s *Store) finish(ctx context.Context, what string, w []driver.Work) ([]driver.Outcome, error) {
+	items := make([]*item, len(w))
+	for n := range w {
+		f := &w[n].Finish
+		if f.Final < driver.Complete || f.Final > driver.Park {
+			return nil, fmt.Errorf("%s: Finish.Final %d is unknown", what, f.Final)
+		}
+		items[n] = newItem(&f.Hold.Key, verbRead)
+		items[n].ack = w[n].Ack
+		if f.Final == driver.Complete {
+			items[n].args = []any{verbComplete, holdBytes(&f.Hold), f.Keep.Microseconds(), tail(f.Reason, f.Result)}
+		}
+	}
+	out := make([]driver.Outcome, len(w))
+	err := s.decide(ctx, what, items, func(n int, _ *item) { out[n] = driver.Applied },
 		func(n int, r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool) {
-			after, out[n], write = driver.DecideFinish(r, f[n], now)
+			after, out[n], write = driver.DecideFinish(r, w[n].Finish, now)
 			return after, write
 		})
 	for n, i := range items {
 		if i.err != nil {
 			out[n] = driver.Unknown
+		}
+		if i.ack != nil {
+			wake(*i.ack)
 		}
 	}
 	return out, err

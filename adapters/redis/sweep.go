@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -60,13 +62,15 @@ func (w *sweep) shard(ctx context.Context, shard int) error {
 func (w *sweep) scan(ctx context.Context, shard int, low, high float64, due bool) error {
 	for kept := 0; ; { // those that keep their place in the index
 		left := w.limit - w.sum.Count()
-		page, least, err := w.scored(ctx, shard, low, high, kept, max(min(left, sweepPage), 1))
+		page, err := w.scored(ctx, w.slot(shard)+"index", goredis.ZRangeBy{
+			Min: scoreText(low), Max: "(" + scoreText(high), Offset: int64(kept), Count: int64(max(min(left, sweepPage), 1)),
+		}, false)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		if left == 0 {
 			if w.more = true; due {
-				w.sum.Overdue(time.UnixMicro(int64(high)), time.UnixMicro(int64(least)))
+				w.sum.Overdue(time.UnixMicro(int64(high)), time.UnixMicro(int64(page[0].score)))
 			}
 			return nil
 		}

@@ -127,7 +127,7 @@ func natsPlaces(t *testing.T) (all []place) {
 	return all
 }
 
-// redisPlaces are the records of servers of their own.
+// redisPlaces are servers of their own, and of the one that may lose something its records alone.
 func redisPlaces(t *testing.T) (all []place) {
 	t.Helper()
 	server.Need(t, "redis")
@@ -146,10 +146,25 @@ func redisPlaces(t *testing.T) (all []place) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, place{kind, nil, s})
+		all = append(all, place{kind, redisQueue(t, s, kind), s})
 	}
 	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.kind, b.kind) })
 	return all
+}
+
+func redisQueue(t *testing.T, s *redis.Store, kind string) driver.Queue {
+	t.Helper()
+	if kind == unsafeRedis {
+		return nil
+	}
+	if err := s.CreateQueue(t.Context(), "orders", 0); err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.Queue(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
 }
 
 // awsPlaces are a queue without records and records without a queue, on fakes of the services.
@@ -324,7 +339,7 @@ const (
 func placeLabel(queue, store string, same bool) string {
 	one := map[string]string{
 		"memory": "memory", "SQLite": "one SQLite file", "PostgreSQL": "one PostgreSQL database",
-		unsafePostgres: "one PostgreSQL database with `synchronous_commit = off`",
+		safeRedis: "one Redis with `appendfsync always`", unsafePostgres: "one PostgreSQL database with `synchronous_commit = off`",
 	}
 	two := map[string]string{"SQLite": "two SQLite files", "PostgreSQL": "two PostgreSQL databases"}
 	switch {

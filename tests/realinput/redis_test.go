@@ -11,12 +11,15 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// queues are those whose messages find their records in Redis.
-var queues = map[string]func(t *testing.T) func(dir string) string{
-	"SQLite": func(*testing.T) func(dir string) string {
+// queues are those whose messages find their records in Redis, whose URL they get.
+var queues = map[string]func(t *testing.T, redis string) func(dir string) string{
+	"SQLite": func(*testing.T, string) func(dir string) string {
 		return func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" }
 	},
-	"NATS": natsQueue,
+	"NATS": func(t *testing.T, _ string) func(dir string) string { return natsQueue(t) },
+	"the same Redis": func(t *testing.T, redis string) func(dir string) string {
+		return created(t, redis+"&queue=hooks")
+	},
 }
 
 // natsQueue makes a stream on a NATS server of its own.
@@ -31,13 +34,18 @@ func natsQueue(t *testing.T) func(dir string) string {
 			t.Error(err)
 		}
 	})
+	return created(t, stream.URL()+"?queue=HOOKS&wait=1s")
+}
+
+// created makes a queue.
+func created(t *testing.T, url string) func(dir string) string {
+	t.Helper()
 	semel, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := stream.URL() + "?queue=HOOKS&wait=1s"
 	if out, err := exec.Command(semel, "queue", "create", "--queue", url, "--default-visibility", "2s").CombinedOutput(); err != nil {
-		t.Fatalf("make the stream: %v: %s", err, out)
+		t.Fatalf("make the queue: %v: %s", err, out)
 	}
 	return func(string) string { return url }
 }
@@ -61,7 +69,8 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			s := newFixtureOn(t, lines, queue(t), redis.URL()+"?prefix=hooks")
+			store := redis.URL() + "?prefix=hooks"
+			s := newFixtureOn(t, lines, queue(t, store), store)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			h := s.keyed()

@@ -1,4 +1,5 @@
--- KEYS: floor, index, and for each item the name of its record, for some verbs followed by that of its side.
+-- KEYS: floor, index, failed and uncertain cases, and for each item the name of its record, for some verbs followed by that of
+-- its side, and by those of a queue.
 -- ARGV: for each item its verb with what the verb needs.
 -- Returns now, floor, and for each item: a number when its write was made, else the record that is there, or nil.
 -- Offsets are those of layout.go, counted from 1. Nothing here parses a record: it compares bytes at fixed offsets, and
@@ -23,12 +24,13 @@ local function raise(to)
   token = math.max(token, to)
 end
 
-local key_at, arg_at = 2, 0
+local key_at, arg_at = 4, 0
 local function next_key() key_at = key_at + 1 return KEYS[key_at] end
 local function next_arg() arg_at = arg_at + 1 return ARGV[arg_at] end
 
--- Verbs collect their writes, which are made at the end. sides are functions that write the sides.
-local scores, records, sides = {}, {}, {}
+-- Verbs collect their writes, which are made at the end. sides are functions that write the sides, acks are functions that
+-- settle deliveries.
+local scores, records, sides, acks = {}, {}, {}, {}
 local function put(key, score, record)
   scores[#scores + 1] = score
   scores[#scores + 1] = member(key)
@@ -79,15 +81,28 @@ function verbs.complete(key)
   return 1
 end
 
--- swap: how the record's bytes begin ('' = there is none), the record afterwards ('' = none), its token, its score, the
--- number of arguments that follow, and the fields of its side with their values ('' = remove the field).
+-- Cases are scored by the time since which they need a person; score '' = the record is none.
+local function set_case(key, head, after, score)
+  local was = sub(head, 2, 2)
+  if was == '\4' or was == '\5' then
+    redis.call('ZREM', KEYS[3], member(key))
+    redis.call('ZREM', KEYS[4], member(key))
+  end
+  if score ~= '' then
+    redis.call('ZADD', sub(after, 2, 2) == '\4' and KEYS[3] or KEYS[4], score, member(key))
+  end
+end
+
+-- swap: how the record's bytes begin ('' = there is none), the record afterwards ('' = none), its token, its score, that of
+-- its case, the number of arguments that follow, and the fields of its side with their values ('' = remove the field).
 function verbs.swap(key)
   local found = verbs.read(key)
-  local side, head, after, drawn, score = next_key(), next_arg(), next_arg(), tonumber(next_arg()), next_arg()
+  local side, head, after, drawn, score, case = next_key(), next_arg(), next_arg(), tonumber(next_arg()), next_arg(), next_arg()
   local first = arg_at + 2
   arg_at = first - 1 + tonumber(ARGV[first - 1])
   if head == '' and found ~= false or head ~= '' and (type(found) ~= 'string' or sub(found, 1, #head) ~= head) then return found end
   if after == '' then
+    set_case(key, head, after, case)
     redis.call('ZREM', KEYS[2], member(key))
     redis.call('DEL', key, side)
     return 1
@@ -95,6 +110,7 @@ function verbs.swap(key)
   raise(drawn)
   local last = arg_at
   sides[#sides + 1] = function()
+    set_case(key, head, after, case)
     if sub(after, 2, 2) == '\6' and sub(head, 2, 2) ~= '\6' then -- a record that expires keeps no side
       redis.call('DEL', side)
     end
@@ -120,12 +136,25 @@ function verbs.duplicate(key)
   return 1
 end
 
+-- joined: another verb, the names of a queue, the number of arguments that follow, and those of settle. The delivery is settled
+-- if the verb writes the record.
+function verbs.joined(key)
+  local result = verbs[next_arg()](key)
+  local q = {next_key(), next_key(), next_key(), next_key()}
+  local n, settlement, at = tonumber(next_arg()), {}, 0
+  for i = 1, n do settlement[i] = next_arg() end
+  if type(result) == 'number' then
+    acks[#acks + 1] = function() settle(q, function() at = at + 1 return settlement[at] end, now) end
+  end
+  return result
+end
+
 local out = {}
 while key_at < #KEYS do
   out[#out + 1] = verbs[next_arg()](next_key())
 end
 
--- Records come last: what fails on a key of another type has written no record yet.
+-- Records come behind what can fail on a key of another type. Deliveries come last: one that remains is settled by its record.
 if token > floor then
   redis.call('SET', KEYS[1], string.format('%.0f', token))
 end
@@ -133,5 +162,7 @@ if #records > 0 then
   redis.call('ZADD', KEYS[2], unpack(scores))
   for _, write in ipairs(sides) do write() end
   redis.call('MSET', unpack(records))
+  for _, ack in ipairs(acks) do ack() end
+  remove_handled()
 end
 return {now, floor, unpack(out)}

@@ -68,9 +68,9 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Create a queue, or its database, if it does not exist", Args: noArgs,
 		Long: `create makes the database of a queue. With sqs:// it makes the queue and a dead-letter queue (NAME-dead, named in its redrive
-policy), with nats:// a stream, its consumer and a bucket for dead letters. An existing queue stays as it is. Records count the
-attempts (semel work --max-attempts). --max-receives must be far higher, because deferred duplicates are receives, too: semel doctor
-computes how high.`,
+policy), with nats:// a stream, its consumer and a bucket for dead letters, with redis:// a stream and its group. An existing queue
+stays as it is. Records count the attempts (semel work --max-attempts). --max-receives must be far higher, because deferred duplicates
+are receives, too: semel doctor computes how high.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
   semel queue create --queue 'sqs://orders?region=eu-west-1' \
     --default-visibility 5m --message-retention 14d
@@ -92,7 +92,7 @@ computes how high.`,
 		},
 	}
 	f := c.Flags()
-	f.Var(&visibility, "default-visibility", "sqs://, nats://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
+	f.Var(&visibility, "default-visibility", "sqs://, nats://, redis://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
 	f.Var(&keep, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
 	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c

@@ -13,3 +13,9 @@ func TestS0_28_ScenariosOnRedis(t *testing.T) {
 	onlyFull(t)
 	runAll(t, place.Where{On: place.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
 }
+
+// TestS0_28_ScenariosOnStreams: the queue is a stream of the same Redis, whose acks commit with the records.
+func TestS0_28_ScenariosOnStreams(t *testing.T) {
+	onlyFull(t)
+	runAll(t, place.Where{Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
+}

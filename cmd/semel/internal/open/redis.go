@@ -23,8 +23,8 @@ import (
 )
 
 var redisKind = &kind{
-	schemes: []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, parse: parseRedis, open: openRedis,
-	noQueues: "semel keeps records in Redis, and no queues",
+	schemes: []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, parse: parseRedis, open: openRedis, create: createRedis,
+	namesQueue: true, form: redisQueueForm,
 	// There is no schema: migrate shows that records could be kept there.
 	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
 		db, err := openRedis(ctx, t, Options{})
@@ -39,13 +39,12 @@ var redisKind = &kind{
 	},
 }
 
-var errRedisQueue = errors.New("parameter queue: semel keeps records in Redis, and no queues")
-
-// redisDB is a Redis with records.
+// redisDB is a Redis with records and queues.
 type redisDB struct {
-	noQueues
+	t      Target
 	client goredis.UniversalClient
 	o      redis.Options
+	opened *redis.Store
 }
 
 func openRedis(_ context.Context, t Target, o Options) (Database, error) {
@@ -53,16 +52,69 @@ func openRedis(_ context.Context, t Target, o Options) (Database, error) {
 	if err != nil {
 		return nil, err // not reached: it was parsed before
 	}
-	return &redisDB{
-		noQueues: noQueues{t}, client: p.client(o.Committers), o: redis.Options{Prefix: p.prefix, Shards: p.shards, ReadOnly: o.ReadOnly},
-	}, nil
+	return &redisDB{t: t, client: p.client(o.Committers), o: redis.Options{Prefix: p.prefix, Shards: p.shards, ReadOnly: o.ReadOnly}}, nil
+}
+
+func createRedis(ctx context.Context, t Target, how NewQueue) (err error) {
+	if how.MaxReceives != 0 || how.Retention != 0 {
+		return output.Usage("a queue in Redis has neither --max-receives nor --message-retention: it keeps a message until it is handled").
+			WithHint("leave them away: semel work --max-attempts counts attempts and keeps dead letters")
+	}
+	db, err := openRedis(ctx, t, Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	st, err := db.(*redisDB).open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.CreateQueue(ctx, t.Queue, how.Visibility); err != nil {
+		return redisError(t, "create", err)
+	}
+	return nil
+}
+
+// Queue opens a queue, which has to exist. Its visibility is the queue's own; New refuses another one.
+func (d *redisDB) Queue(ctx context.Context, name string, _ time.Duration) (driver.Queue, error) {
+	st, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q, err := st.Queue(ctx, name)
+	if errors.Is(err, redis.ErrNoQueue) {
+		err = errors.Join(ErrNoQueue, err)
+	}
+	if err != nil {
+		return nil, redisError(d.t, "open", err)
+	}
+	return q, nil
+}
+
+// Queues lists the queues with the prefix of the URL.
+func (d *redisDB) Queues(ctx context.Context) ([]string, error) {
+	st, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := st.Queues(ctx)
+	if err != nil {
+		return nil, redisError(d.t, "list the queues of", err)
+	}
+	return names, nil
 }
 
 // openServer bounds the first look at a server.
 const openServer = 5 * time.Second
 
 // Store opens the records.
-func (d *redisDB) Store(ctx context.Context) (driver.Store, error) {
+func (d *redisDB) Store(ctx context.Context) (driver.Store, error) { return d.open(ctx) }
+
+// open opens the records once: a store joins the queues that it opened.
+func (d *redisDB) open(ctx context.Context) (*redis.Store, error) {
+	if d.opened != nil {
+		return d.opened, nil
+	}
 	first, cancel := context.WithTimeout(ctx, openServer)
 	defer cancel()
 	st, err := redis.Open(first, d.client, d.o)
@@ -72,6 +124,7 @@ func (d *redisDB) Store(ctx context.Context) (driver.Store, error) {
 	if err != nil {
 		return nil, redisError(d.t, "open", err)
 	}
+	d.opened = st
 	return st, nil
 }
 
@@ -83,6 +136,8 @@ func redisError(t Target, doing string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "open redis: ")
 	hint := "check that the server runs and listens there (redis-cli -h … ping), and host and port of the URL"
 	switch {
+	case errors.Is(err, redis.ErrNoQueue):
+		hint = "make it with semel queue create"
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
 		hint = "set REDISCLI_AUTH to the password, and the user in the URL (redis://user@host:6379)"
 	case strings.Contains(text, "NOPERM"):
@@ -128,10 +183,13 @@ func WithRedisPrefix(raw, prefix string) (string, error) {
 	return base + "?" + q.Encode(), nil
 }
 
-const redisForm = "redis://user@host:6379/0?prefix=semel"
+const (
+	redisForm      = "redis://user@host:6379/0?prefix=semel"
+	redisQueueForm = "redis://user@host:6379?queue=orders"
+)
 
 // redisParams are the parameters of a URL of Redis.
-var redisParams = []string{"prefix", "shards", "cluster", "master"}
+var redisParams = []string{"queue", "prefix", "shards", "cluster", "master"}
 
 // redisPlace is what a URL of Redis says.
 type redisPlace struct {
@@ -141,15 +199,22 @@ type redisPlace struct {
 	addrs          []string
 	db, shards     int
 	prefix, master string
+	queue          string
 }
 
 func parseRedis(flag, raw string, t *Target) error {
 	p, err := splitRedis(raw)
-	if flag == "queue" && errors.Is(err, errRedisQueue) {
-		return output.Usage("--queue: %w", err).WithHint("--queue 'sqs://orders' or --queue 'sqlite:orders.db?queue=orders'; redis:// is for --store")
+	form := redisForm
+	if flag == "queue" {
+		form = redisQueueForm
 	}
 	if err != nil {
-		return output.Usage("--%s is not a URL of the form %s: %w", flag, redisForm, err).WithHint("--%s '%s'", flag, redisForm)
+		return output.Usage("--%s is not a URL of the form %s: %w", flag, form, err).WithHint("--%s '%s'", flag, form)
+	}
+	if p.queue != "" {
+		if err := t.setQueue(flag, []string{p.queue}); err != nil {
+			return err
+		}
 	}
 	t.conn, t.Shown = &raw, p.String()
 	t.place = fmt.Sprintf("redis %v %d %s %s", p.addrs, p.db, p.master, p.prefix)
@@ -217,8 +282,6 @@ func (p *redisPlace) params(query string) error {
 		switch {
 		case output.SecretParam(name):
 			return fmt.Errorf("parameter %q: the password belongs into REDISCLI_AUTH", name)
-		case name == "queue":
-			return errRedisQueue
 		case !slices.Contains(redisParams, name):
 			return fmt.Errorf("unknown query parameter %q (known: %s)", name, strings.Join(redisParams, ", "))
 		case len(q[name]) > 1 || value == "":
@@ -227,7 +290,7 @@ func (p *redisPlace) params(query string) error {
 			return fmt.Errorf("query parameter %s has a brace, a space or a control character", name)
 		}
 	}
-	p.prefix, p.master = q.Get("prefix"), q.Get("master")
+	p.queue, p.prefix, p.master = q.Get("queue"), q.Get("prefix"), q.Get("master")
 	if text := q.Get("shards"); text != "" {
 		if p.shards, err = strconv.Atoi(text); err != nil || p.shards < 1 || p.shards > 1024 {
 			return errors.New("shards is a number from 1 to 1024")
@@ -265,7 +328,7 @@ func (p redisPlace) String() string {
 	} else {
 		scheme += "://"
 	}
-	for name, value := range map[string]string{"prefix": p.prefix, "master": p.master} {
+	for name, value := range map[string]string{"queue": p.queue, "prefix": p.prefix, "master": p.master} {
 		if value != "" {
 			q.Set(name, value)
 		}

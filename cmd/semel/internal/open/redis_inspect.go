@@ -3,9 +3,14 @@ package open
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/semel-dev/semel/adapters/redis"
+	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
 
 // Examine tells what a worker meets in Redis.
@@ -27,7 +32,103 @@ func (d *redisDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 		facts = append(facts, Fact{Warning, "scripts", fmt.Sprintf("lua-time-limit is %d ms: on a slow machine other clients get BUSY while a large batch is claimed", s.BusyAfter),
 			"CONFIG SET lua-time-limit 5000"})
 	}
+	if d.t.Queue != "" {
+		found, err := d.examineQueue(ctx)
+		if err != nil {
+			return nil, err
+		}
+		facts = append(facts, found...)
+	}
 	return facts, nil
+}
+
+// Live is how the queue is set now.
+func (d *redisDB) Live(ctx context.Context, queue string) (*ops.LiveQueue, error) {
+	q, err := d.Queue(ctx, queue, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &ops.LiveQueue{Visibility: q.Features().Visible}, nil
+}
+
+// redisStream is what the server says of the stream of a queue.
+type redisStream struct {
+	name    string
+	visible time.Duration
+	info    goredis.XInfoStream
+	groups  []goredis.XInfoGroup
+	workers []goredis.XInfoConsumer
+	oldest  string // the first entry in flight
+}
+
+func (d *redisDB) examineQueue(ctx context.Context) ([]Fact, error) {
+	opened, err := d.Queue(ctx, d.t.Queue, 0)
+	if err != nil {
+		return nil, err
+	}
+	q := opened.(*redis.Queue)
+	s := redisStream{name: q.Stream(), visible: q.Features().Visible}
+	info, err := d.client.XInfoStream(ctx, s.name).Result()
+	if err == nil {
+		s.info = *info
+		s.groups, err = d.client.XInfoGroups(ctx, s.name).Result()
+	}
+	if err == nil {
+		s.workers, err = d.client.XInfoConsumers(ctx, s.name, redis.Group).Result()
+	}
+	if err == nil {
+		var pending *goredis.XPending
+		if pending, err = d.client.XPending(ctx, s.name, redis.Group).Result(); err == nil {
+			s.oldest = pending.Lower
+		}
+	}
+	if err != nil {
+		return nil, redisError(d.t, "examine", err)
+	}
+	return s.facts(), nil
+}
+
+func (s *redisStream) facts() []Fact {
+	var own goredis.XInfoGroup
+	var facts []Fact
+	for _, g := range s.groups {
+		if g.Name == redis.Group {
+			own = g
+			continue
+		}
+		facts = append(facts, Fact{
+			Danger, "stream", fmt.Sprintf("the group %q also reads stream %s: semel deletes what its workers have handled, whether that group has read it or not", g.Name, s.name),
+			"a stream for each group, or XGROUP DESTROY",
+		})
+	}
+	facts = slices.Insert(facts, 0, Fact{OK, "stream", fmt.Sprintf("%s: %d messages, %d of them in flight; visibility %s", s.name, s.info.Length, own.Pending,
+		words.About(s.visible)), ""})
+	// What was handled is deleted, so the stream has what is in flight and what was not delivered yet.
+	unread, expected := s.info.Length-own.Pending, s.info.EntriesAdded-own.EntriesRead
+	trimmed := own.Pending > s.info.Length || s.oldest != "" && idBefore(s.oldest, s.info.FirstEntry.ID)
+	if trimmed || own.EntriesRead > 0 && expected > unread {
+		facts = append(facts, Fact{
+			Danger, "trimming", fmt.Sprintf("messages of stream %s were removed before they were handled: about %d", s.name, max(expected-unread, 1)),
+			"producers without MAXLEN or MINID (XADD), and nobody who calls XTRIM or XDEL",
+		})
+	}
+	for _, c := range s.workers {
+		if !redis.IsWorker(c.Name) {
+			facts = append(facts, Fact{
+				Warning, "consumers", fmt.Sprintf("consumer %q of group %s is no worker of semel, and has %d messages in flight: a worker takes them over %s after "+
+					"they were delivered, and there is no record of what was done", c.Name, redis.Group, c.Pending, words.About(s.visible)), "XGROUP DELCONSUMER when it has none",
+			})
+		}
+	}
+	return facts
+}
+
+// idBefore compares the IDs of entries, MS-SEQUENCE.
+func idBefore(a, b string) bool {
+	var x, y [2]uint64
+	_, errA := fmt.Sscanf(a, "%d-%d", &x[0], &x[1])
+	_, errB := fmt.Sscanf(b, "%d-%d", &y[0], &y[1])
+	return errA == nil && errB == nil && slices.Compare(x[:], y[:]) < 0
 }
 
 func redisServer(s redis.Server) Fact {

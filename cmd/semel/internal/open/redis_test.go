@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel/adapters/redis"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
 	testserver "github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -38,7 +43,7 @@ func TestParseRedis(t *testing.T) {
 	}
 	for raw, says := range map[string]string{
 		"redis:cache": "needs ://", "redis://cache#x": "no #", "redis://cache/x": "number of a database", "redis://ca che": "no host",
-		"redis://cache:0": "no host", "redis://cache?queue=q": "no queues", "redis://cache?password=hushhush": "REDISCLI_AUTH",
+		"redis://cache:0": "no host", "redis://cache?queue=": "must be given once", "redis://cache?password=hushhush": "REDISCLI_AUTH",
 		"redis://cache?shards=0": "shards is", "redis://cache?prefix=": "must be given once", "redis://cache?prefix=a{b": "brace",
 		"redis://cache?cluster=yes": "on or off", "redis://a,b": "several hosts", "redis+sentinel://a": "belong together",
 		"redis://a?master=m": "belong together", "redis://a/1?cluster=on": "neither", "redis://cache?prefx=a": "unknown query parameter",
@@ -51,11 +56,15 @@ func TestParseRedis(t *testing.T) {
 			t.Errorf("%s: %v shows a password", raw, err)
 		}
 	}
-	if _, err := Parse("queue", "redis://cache?queue=q"); err == nil || !strings.Contains(output.As(err).Hint, "sqs://") {
-		t.Errorf("a queue in Redis: %v, the hint has to name a kind of queue", err)
+	if got, err := Parse("queue", "redis://cache?queue=orders"); err != nil || got.Queue != "orders" || got.Shown != "redis://cache:6379/0?queue=orders" {
+		t.Errorf("a queue in Redis: %+v, %v", got, err)
 	}
-	if _, err := New(Options{}).Queue(context.Background(), "redis://cache"); err == nil || !strings.Contains(err.Error(), "no queues") {
-		t.Errorf("a queue in Redis: %v", err)
+	if !SamePlace("redis://cache?queue=orders", "redis://cache/0?shards=2") || SamePlace("redis://cache?queue=orders", "redis://cache?prefix=b") {
+		t.Error("queue and records are in one place if their server, number of a database and prefix are the same")
+	}
+	_, err := New(Options{}).Queue(context.Background(), "redis://cache")
+	if err == nil || !strings.Contains(err.Error(), "names no queue") || !strings.Contains(output.As(err).Hint, "?queue=orders") {
+		t.Errorf("a URL without a queue: %v", err)
 	}
 }
 
@@ -98,6 +107,95 @@ func TestRedisFacts(t *testing.T) {
 		if f.Level != c.level || !strings.Contains(f.Detail, c.says) || f.Level == Danger && f.Try == "" {
 			t.Errorf("%s: %+v, want %s with %q", name, f, c.level, c.says)
 		}
+	}
+}
+
+// TestRedisStreamFacts is what doctor says of the stream of a queue.
+func TestRedisStreamFacts(t *testing.T) {
+	sound := func() redisStream {
+		return redisStream{
+			name: "{semel:0}:q:orders", visible: time.Minute, oldest: "5-0",
+			info:    goredis.XInfoStream{Length: 4, EntriesAdded: 10, FirstEntry: goredis.XMessage{ID: "5-0"}},
+			groups:  []goredis.XInfoGroup{{Name: redis.Group, Pending: 1, EntriesRead: 7}},
+			workers: []goredis.XInfoConsumer{{Name: "semel-host-1-abc", Pending: 1}},
+		}
+	}
+	for name, c := range map[string]struct {
+		change       func(s *redisStream)
+		level, check string
+		says         string
+	}{
+		"sound":           {func(*redisStream) {}, "", "", ""},
+		"no count":        {func(s *redisStream) { s.groups[0].EntriesRead, s.info.Length = 0, 2 }, "", "", ""},
+		"another group":   {func(s *redisStream) { s.groups = append(s.groups, goredis.XInfoGroup{Name: "mails"}) }, Danger, "stream", `group "mails" also reads`},
+		"trimmed":         {func(s *redisStream) { s.info.Length = 2 }, Danger, "trimming", "before they were handled: about 2"},
+		"trimmed flight":  {func(s *redisStream) { s.info.FirstEntry.ID = "12-0" }, Danger, "trimming", "about 1"},
+		"nothing is left": {func(s *redisStream) { s.info.Length = 0 }, Danger, "trimming", "about 4"},
+		"not a worker": {
+			func(s *redisStream) { s.workers = append(s.workers, goredis.XInfoConsumer{Name: "cron", Pending: 3}) },
+			Warning, "consumers", `consumer "cron" of group semel is no worker of semel, and has 3 messages`,
+		},
+	} {
+		s := sound()
+		c.change(&s)
+		facts := s.facts()
+		if facts[0].Level != OK || !strings.Contains(facts[0].Detail, "visibility 1m") {
+			t.Errorf("%s: the first fact is %+v", name, facts[0])
+		}
+		if c.level == "" {
+			if len(facts) > 1 {
+				t.Errorf("%s: %+v", name, facts[1:])
+			}
+			continue
+		}
+		if len(facts) != 2 || facts[1].Level != c.level || facts[1].Check != c.check || !strings.Contains(facts[1].Detail, c.says) || facts[1].Try == "" {
+			t.Errorf("%s: %+v, want %s of %s with %q", name, facts[1:], c.level, c.check, c.says)
+		}
+	}
+}
+
+// TestExamineRedisQueue looks at a stream that somebody has trimmed.
+func TestExamineRedisQueue(t *testing.T) {
+	testserver.Need(t, "redis")
+	url := testserver.Shared(t, "redis") + fmt.Sprintf("?prefix=open-%d&queue=orders", os.Getpid())
+	set := New(Options{})
+	q, err := set.Create(t.Context(), "queue", url, NewQueue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Redis("queue", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		keys, err := client.Keys(ctx, fmt.Sprintf("{open-%d*", os.Getpid())).Result()
+		if err := errors.Join(err, client.Del(ctx, keys...).Err(), client.Close(), set.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	trimming := func() bool {
+		t.Helper()
+		facts, err := set.Examine(t.Context(), "queue", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(facts, func(f Fact) bool { return f.Check == "trimming" })
+	}
+	for range 3 {
+		if err := q.(driver.Sender).Send(t.Context(), driver.Message{Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ds, err := q.Receive(t.Context(), 2)
+	if err == nil {
+		_, err = q.Settle(t.Context(), driver.Settlement{Receipt: ds[0].Receipt}, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Retry})
+	}
+	if err != nil || trimming() {
+		t.Errorf("a stream that nobody has trimmed: %v", err)
+	}
+	if err := client.XTrimMaxLen(t.Context(), q.(*redis.Queue).Stream(), 1).Err(); err != nil || !trimming() {
+		t.Errorf("a stream that somebody has trimmed: %v", err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Frame is a snapshot as lines of a terminal: at most height of them, none wider than width. With paused, it says that it stands.

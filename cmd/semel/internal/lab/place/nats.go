@@ -58,9 +58,7 @@ func (s *Setup) makeNATS(ctx context.Context, run string, visibility time.Durati
 
 // nats opens the stream of the run.
 func (o *opening) nats(ctx context.Context) error {
-	set := open.New(open.Options{})
-	o.place.closers = append(o.place.closers, set.Close)
-	q, err := set.Queue(ctx, o.urls.Queue)
+	q, err := o.set().Queue(ctx, o.urls.Queue)
 	if err != nil {
 		return err
 	}

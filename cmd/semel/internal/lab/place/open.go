@@ -47,14 +47,27 @@ type opening struct {
 	// opened is the SQL database of the queue, and at where it is: the store joins it when it is there, too.
 	opened *database
 	at     string
+	shared *open.Set
+}
+
+// set is the set of what joins by itself.
+func (o *opening) set() *open.Set {
+	if o.shared == nil {
+		o.shared = open.New(open.Options{})
+		o.place.closers = append(o.place.closers, o.shared.Close)
+	}
+	return o.shared
 }
 
 func (o *opening) queue(ctx context.Context, t open.Target) error {
 	if t.Scheme == "sqs" {
 		return o.sqs(ctx)
 	}
-	if t.Scheme == "nats" {
+	switch t.Scheme {
+	case "nats":
 		return o.nats(ctx)
+	case "redis":
+		return o.redisQueue(ctx)
 	}
 	db, err := o.database(ctx, "queue", o.urls.Queue, t)
 	if err != nil {

@@ -17,13 +17,26 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
+// makeRedisQueue makes the queue of a run, among its records if these are in the same Redis.
+func (s *Setup) makeRedisQueue(ctx context.Context, p URLs, run string, visibility time.Duration) (raw string, err error) {
+	if raw = p.Store; s.queue != s.store {
+		if raw, err = s.makePrefix(ctx, s.queue, run); err != nil {
+			return "", err
+		}
+	}
+	raw = addParam(raw, "queue", QueueName)
+	set := open.New(open.Options{})
+	_, err = set.Create(ctx, "queue", raw, open.NewQueue{Visibility: visibility})
+	return raw, errors.Join(err, set.Close())
+}
+
 // makePrefix makes the URL of a run on Redis: its keys have a prefix of their own.
-func (s *Setup) makePrefix(ctx context.Context, run string) (string, error) {
-	first, err := open.RedisPrefix(s.store.url)
+func (s *Setup) makePrefix(ctx context.Context, at side, run string) (string, error) {
+	first, err := open.RedisPrefix(at.url)
 	if err != nil {
 		return "", err
 	}
-	raw, err := open.WithRedisPrefix(s.store.url, first+ours+s.stem+"-"+run)
+	raw, err := open.WithRedisPrefix(at.url, first+ours+s.stem+"-"+run)
 	if err != nil {
 		return "", err
 	}
@@ -66,6 +79,16 @@ func removePrefix(ctx context.Context, raw string) (err error) {
 	}
 }
 
+// redisQueue opens the queue of the run.
+func (o *opening) redisQueue(ctx context.Context) error {
+	q, err := o.set().Queue(ctx, o.urls.Queue)
+	if err != nil {
+		return err
+	}
+	o.place.Queue = q.(*redis.Queue)
+	return nil
+}
+
 // redis opens the records of the run.
 func (o *opening) redis(ctx context.Context) error {
 	prefix, err := open.RedisPrefix(o.urls.Store)
@@ -77,11 +100,11 @@ func (o *opening) redis(ctx context.Context) error {
 		return err
 	}
 	o.place.closers = append(o.place.closers, client.Close)
-	store, err := redis.Open(ctx, client, redis.Options{Prefix: prefix})
+	st, err := o.set().Store(ctx, o.urls.Store)
 	if err != nil {
-		return open.Explain("store", o.urls.Store, "open", err)
+		return err
 	}
-	o.place.Store = store
+	o.place.Store = st.(*redis.Store)
 	o.place.Ledger, o.place.marks = redisLedger{client, "{" + prefix + "}:ledger"}, redisMarks{client, "{" + prefix + "}:mark:"}
 	return nil
 }

@@ -120,6 +120,9 @@ func (s *Setup) Make(ctx context.Context, run, dir string, visibility time.Durat
 	case s.queue.scheme == "nats":
 		p.Queue, err = s.makeNATS(ctx, run, visibility)
 		return p, err
+	case s.queue.scheme == "redis":
+		p.Queue, err = s.makeRedisQueue(ctx, p, run, visibility)
+		return p, err
 	case s.queue == s.store:
 		p.Queue = p.Store
 	default:
@@ -136,7 +139,7 @@ func (s *Setup) makeStore(ctx context.Context, p URLs, run, dir string) (string,
 	case "dynamodb":
 		return s.makeTables(ctx, p, run)
 	case "redis":
-		return s.makePrefix(ctx, run)
+		return s.makePrefix(ctx, s.store, run)
 	}
 	return s.makeSQL(ctx, "store", s.store, run, dir)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
@@ -39,7 +40,7 @@ func TestQueueSuite(t *testing.T) {
 	t.Parallel()
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
 		o := Options{Visibility: 500 * time.Millisecond}
-		address := database(t, server.Shared(t, "mysql"))
+		address := mysqltest.Database(t, server.Shared(t, "mysql"))
 		return semeltest.QueueSetup{
 			Queue: openURL(t, address, o).Queue("orders"), Visibility: o.Visibility, MaxBody: 4 << 20,
 			Restart: func(t testing.TB) driver.Queue { return openURL(t, address, o).Queue("orders") },

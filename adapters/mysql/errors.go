@@ -84,7 +84,7 @@ var hints = map[uint16]string{
 	1142:       "the user lacks a privilege on semel's tables: grant it, or use the user that ran semel migrate",
 	errNoTable: "a table is missing: run semel migrate",
 	1153:       "raise max_allowed_packet, or keep bodies and results elsewhere",
-	1040:       "the server has no connection left: lower Options.MaxConns (pool in the URL), or raise max_connections",
+	1040:       "the server has no connection left: lower Options.MaxConns, or raise max_connections",
 	1290:       "the server is read-only: use the primary",
 	1836:       "the server is read-only: use the primary",
 	1698:       "the user may only connect through the server's socket: create a user with a password",

@@ -1,55 +1,78 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Facts are settings of the server that decide what it can lose.
+// Facts are settings of the server, and of this package's sessions on it.
 type Facts struct {
 	Version string
 	// FlushLog is innodb_flush_log_at_trx_commit: 1 = each commit is on disk.
 	FlushLog int
-	// Binlog: the server writes a binary log, for replicas. SyncBinlog is how many commits of it can be lost by a crash; 0 = any.
-	Binlog     bool
-	SyncBinlog int
+	// Binlog: the server writes a binary log, for replicas. SyncBinlog is after how many commits it is on disk; 0 = some time.
+	// SemiSync: a commit waits for a replica.
+	Binlog, SemiSync bool
+	SyncBinlog       int
+	// Galera: commits are certified by a cluster.
+	Galera bool
 	// ReadOnly: the server refuses writes, as a replica does.
 	ReadOnly bool
-	// MaxPacket is max_allowed_packet: the largest statement, in bytes.
+	// MaxPacket is max_allowed_packet, the largest statement in bytes.
 	MaxPacket int
-	// Engine is the storage engine of semel's tables that are not in InnoDB, or "".
+	// MaxConnections is how many the server has.
+	MaxConnections int
+	// Isolation is the level of the sessions: READ-COMMITTED, unless a proxy prevents that.
+	Isolation string
+	// Engine is the storage engine of a table of semel that is not in InnoDB, or "".
 	Engine string
 }
 
 // Facts returns what Open read.
 func (db *DB) Facts() Facts { return db.facts }
 
+// sqlVariables lists variables, some of which have two names.
+const sqlVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog',
+  'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'wsrep_on', 'read_only', 'max_allowed_packet', 'max_connections',
+  'tx_isolation', 'transaction_isolation')`
+
 func (db *DB) inspect(ctx context.Context) (f Facts, err error) {
-	var binlog, readOnly int64
-	err = db.pool.QueryRowContext(ctx, "SELECT version(), @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@read_only, "+
-		"@@max_allowed_packet, COALESCE((SELECT MAX(engine) FROM information_schema.tables WHERE table_schema = DATABASE() "+
-		"AND table_name LIKE 'semel\\_%' AND engine <> 'InnoDB'), '')").
-		Scan(&f.Version, &f.FlushLog, &binlog, &f.SyncBinlog, &readOnly, &f.MaxPacket, &f.Engine)
-	f.Binlog, f.ReadOnly = binlog != 0, readOnly != 0
+	v := map[string]string{}
+	err = rows{db}.Read(ctx, func(r rowstore.Row) error { v[r.Text(0)] = r.Text(1); return nil }, sqlVariables)
+	if err == nil {
+		err = rows{db}.Read(ctx, func(r rowstore.Row) error { f.Engine = r.Text(0); return nil }, "SELECT COALESCE(MAX(engine), '') "+
+			"FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'semel\\_%' AND engine <> 'InnoDB'")
+	}
+	number := func(name string) int { n, _ := strconv.Atoi(v[name]); return n }
+	on := func(name string) bool { return v[name] == "ON" || v[name] == "1" }
+	f.Version, f.FlushLog, f.Binlog, f.SyncBinlog = v["version"], number("innodb_flush_log_at_trx_commit"), on("log_bin"), number("sync_binlog")
+	f.SemiSync = on("rpl_semi_sync_master_enabled") || on("rpl_semi_sync_source_enabled")
+	f.Galera, f.ReadOnly, f.Isolation = on("wsrep_on"), on("read_only"), cmp.Or(v["transaction_isolation"], v["tx_isolation"])
+	f.MaxPacket, f.MaxConnections = number("max_allowed_packet"), number("max_connections")
 	return f, rowstore.Wrap(err, "read the settings of %s", db.name)
 }
 
 // durability reports whether confirmed writes survive a crash of the server, and what can be lost.
 func (f *Facts) durability() (durable bool, caveats []string) {
 	if f.FlushLog != 1 {
-		caveats = append(caveats, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: the last second of commits can be lost when the server's "+
-			"machine crashes", f.FlushLog))
+		caveats = append(caveats, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash of the server's machine can lose the commits of the "+
+			"last second, and their effects, although their messages were acknowledged", f.FlushLog))
 	}
 	if f.Engine != "" {
 		caveats = append(caveats, fmt.Sprintf("a table of semel is in the engine %s, which has no transactions", f.Engine))
 	}
 	durable = len(caveats) == 0
 	if f.Binlog && f.SyncBinlog != 1 {
-		caveats = append(caveats, fmt.Sprintf("sync_binlog is %d: after a crash of the server its replicas can have fewer commits", f.SyncBinlog))
+		caveats = append(caveats, fmt.Sprintf("sync_binlog is %d: after a crash of the server its replicas can have other commits than itself", f.SyncBinlog))
+	}
+	if f.Binlog && !f.SemiSync {
+		caveats = append(caveats, "replication is asynchronous: a failover can lose the last commits")
 	}
 	return durable, caveats
 }

@@ -108,7 +108,7 @@ func Open(ctx context.Context, address string, o Options) (*DB, error) {
 
 // connect opens the pool and reads the version of the schema.
 func connect(ctx context.Context, address string, o Options) (*DB, int, error) {
-	cfg, err := parseURL(address)
+	cfg, err := ParseURL(address)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -138,8 +138,9 @@ func connect(ctx context.Context, address string, o Options) (*DB, int, error) {
 	return db, have, nil
 }
 
-// parseURL reads a connection URL.
-func parseURL(address string) (*mysqldriver.Config, error) {
+// ParseURL returns the client library's configuration for a connection URL, with the settings that this package needs. Its
+// errors show no password.
+func ParseURL(address string) (*mysqldriver.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, errors.New("open database: the URL cannot be read; want mysql://user:password@host:3306/database") // no password in errors

@@ -2,55 +2,16 @@ package mysql
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
-	"net/url"
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
-
-// database makes an empty database on a server, which goes when the test ends, and returns its URL.
-func database(t testing.TB, address string) string {
-	t.Helper()
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	name := "semel_test_" + hex.EncodeToString(random[:])
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/mysql"
-	admin, _, err := connect(t.Context(), u.String(), defaults(t, Options{MaxConns: 1}))
-	if err == nil {
-		_, err = admin.SQL().ExecContext(t.Context(), "CREATE DATABASE "+name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.SQL().ExecContext(context.Background(), "DROP DATABASE "+name); err != nil {
-			t.Logf("database %s was not removed: %v", name, err)
-		}
-		_ = admin.Close()
-	})
-	u.Path = "/" + name
-	return u.String()
-}
-
-func defaults(t testing.TB, o Options) Options {
-	t.Helper()
-	o, err := o.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
 
 // openURL opens a database with semel's tables.
 func openURL(t testing.TB, address string, o Options) *DB {
@@ -74,7 +35,7 @@ func openURL(t testing.TB, address string, o Options) *DB {
 // openFor opens a database of its own, with a ledger, on the server that tests share.
 func openFor(t testing.TB, o Options) *DB {
 	t.Helper()
-	db := openURL(t, database(t, server.Shared(t, "mysql")), o)
+	db := openURL(t, mysqltest.Database(t, server.Shared(t, "mysql")), o)
 	makeLedger(t, db)
 	return db
 }
@@ -101,8 +62,8 @@ const testClock = "(SELECT at FROM test_clock)"
 // openClock opens a database whose clock the test moves.
 func openClock(t testing.TB, o Options) (*DB, func(time.Duration)) {
 	t.Helper()
-	address := database(t, server.Shared(t, "mysql"))
-	admin, err := sql.Open("mysql", dsn(t, address))
+	address := mysqltest.Database(t, server.Shared(t, "mysql"))
+	admin, err := mysqltest.Connect(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,15 +78,6 @@ func openClock(t testing.TB, o Options) (*DB, func(time.Duration)) {
 	db := openURL(t, address, o)
 	makeLedger(t, db)
 	return db, func(d time.Duration) { execSQL(t, db, "UPDATE test_clock SET at = at + ?", d.Microseconds()) }
-}
-
-func dsn(t testing.TB, address string) string {
-	t.Helper()
-	cfg, err := parseURL(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg.FormatDSN()
 }
 
 // damage makes the record of a key one of a newer program.

@@ -19,13 +19,14 @@ const (
 	FIFO     Kind = "sqs-fifo"
 	SQLite   Kind = "sqlite"
 	Postgres Kind = "postgres"
+	MySQL    Kind = "mysql"
 	NATS     Kind = "nats"
 	Memory   Kind = "memory"
 	Other    Kind = "other"
 )
 
 // Kinds lists them.
-func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, NATS, Memory, Other} }
+func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, MySQL, NATS, Memory, Other} }
 
 // SQS reports a queue of Amazon SQS.
 func (k Kind) SQS() bool { return k == Standard || k == FIFO }

@@ -65,7 +65,7 @@ records as the worker does.`,
 	}
 	fs := c.Flags()
 	var kinds []string
-	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, memory, other), or its URL")
+	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, mysql, nats, memory, other), or its URL")
 	for _, k := range advice.Kinds() {
 		kinds = append(kinds, string(k))
 	}
@@ -171,6 +171,8 @@ func example(k advice.Kind, fifo bool) string {
 		return "sqlite:orders.db?queue=orders"
 	case advice.Postgres:
 		return "postgres://db.example.org/shop?queue=orders"
+	case advice.MySQL:
+		return "mysql://db.example.org/shop?queue=orders"
 	case advice.NATS:
 		return "nats://nats.example.org:4222?queue=ORDERS"
 	case advice.Memory:

@@ -4,6 +4,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -45,7 +46,8 @@ func outage(err error) bool { return slices.Contains(outages, code(err)) }
 
 // broken reports an error of the connection.
 func broken(err error) bool {
-	return errors.Is(err, mysqldriver.ErrInvalidConn) || errors.Is(err, sqldriver.ErrBadConn)
+	var n net.Error
+	return errors.Is(err, mysqldriver.ErrInvalidConn) || errors.Is(err, sqldriver.ErrBadConn) || errors.As(err, &n)
 }
 
 // refused returns the error of an item whose statement was refused, or err if that does not concern the item.
@@ -67,12 +69,12 @@ func wrote(err error, committing bool) error {
 	switch n := code(err); {
 	case err == nil || errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted):
 		return err
-	case outage(err):
+	case n == 0 && committing:
+		return err
+	case outage(err) || broken(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, explain(err))
 	case n == errLockWait:
 		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrBlocked, err)
-	case n == 0 && committing:
-		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, explain(err))
 }

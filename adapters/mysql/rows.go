@@ -63,11 +63,25 @@ func (db *DB) atomic(ctx context.Context, f func(*rowTx) error) (err error) {
 	}
 }
 
+// acquire takes a connection of the pool.
+func (db *DB) acquire(ctx context.Context) (*sql.Conn, error) {
+	c, err := db.pool.Conn(ctx)
+	select {
+	case <-db.closing:
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
+	default:
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w: %w: %w", db.name, driver.ErrNotCommitted, driver.ErrOutage, explain(err))
+	}
+	return c, nil
+}
+
 // once runs f in a transaction.
 func (x *rowTx) once(f func(*rowTx) error) error {
-	c, err := x.db.pool.Conn(x.ctx)
+	c, err := x.db.acquire(x.ctx)
 	if err != nil {
-		return wrote(fmt.Errorf("connect to %s: %w", x.db.name, err), false)
+		return err
 	}
 	defer func() { _ = c.Close() }() // returns it to the pool
 	x.run = c

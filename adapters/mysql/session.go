@@ -77,12 +77,17 @@ func (s *session) clean(ctx context.Context) error {
 // ResetSession is called before each use of the connection.
 func (s *session) ResetSession(ctx context.Context) error {
 	err := s.driverSession.ResetSession(ctx)
-	if err == nil && s.lent {
-		if err = s.clean(ctx); err != nil {
-			err = sqldriver.ErrBadConn
-		}
+	if err != nil || !s.lent {
+		return err
 	}
-	return err
+	// If the handler ended its transaction, it may have begun another one, which the setting of autocommit would commit.
+	if _, err = s.ExecContext(ctx, "ROLLBACK", nil); err == nil {
+		err = s.clean(ctx)
+	}
+	if err != nil {
+		return sqldriver.ErrBadConn
+	}
+	return nil
 }
 
 // lend marks the session of c as one that handlers use.

@@ -69,8 +69,8 @@ func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 // begin tries once. x is nil when nothing was acquired.
 func (s *Store) begin(ctx context.Context, mode rowstore.Mode, c []driver.Claim) (_ *transaction, grants []driver.Grant, durable []int, err error) {
 	x := &transaction{s: s, rowTx: rowTx{ctx: ctx, db: s.db, item: -1}}
-	if x.conn, err = s.db.pool.Conn(ctx); err != nil {
-		return nil, nil, nil, wrote(fmt.Errorf("connect to %s: %w", s.db.name, err), false)
+	if x.conn, err = s.db.acquire(ctx); err != nil {
+		return nil, nil, nil, err
 	}
 	keep := false
 	defer func() {
@@ -117,12 +117,15 @@ func (x *transaction) As(handle any) bool {
 	return ok
 }
 
-// close rolls back and returns the session.
+// close rolls back and returns the session. While the handle is open, the connection must not be used but through it: if it is
+// broken, database/sql would wait for the handle.
 func (x *transaction) close(ctx context.Context) {
 	x.ended = true
-	rollback(ctx, x.conn)
 	if x.tx != nil {
-		_ = x.tx.Rollback() // for database/sql
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+		_, _ = x.tx.ExecContext(end, "ROLLBACK") // within a time; a session that does not respond is closed
+		cancel()
+		_ = x.tx.Rollback()
 	}
 	_ = x.conn.Close() // the session is set up again before its next use
 }

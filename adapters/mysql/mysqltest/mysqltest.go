@@ -48,6 +48,7 @@ func Connect(address string) (*sql.DB, error) {
 	cfg := mysqldriver.NewConfig()
 	cfg.User, cfg.Net, cfg.Addr, cfg.DBName, cfg.InterpolateParams = u.User.Username(), "tcp", u.Host, u.Path[1:], true
 	cfg.Passwd, _ = u.User.Password()
+	cfg.Logger = &mysqldriver.NopLogger{}
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return nil, err

@@ -16,5 +16,6 @@ row 'folders that start and kill processes' \
 row 'source lines in all' "$(lines .)"
 row '  of which adapters/nats and adapters/redis' "$(lines adapters/nats adapters/redis)"
 row 'adapters/sqlite and adapters/postgres' "$(lines adapters/sqlite adapters/postgres)"
+row 'adapters/mysql' "$(lines adapters/mysql)"
 (cd tools && GOWORK=off go build -o ../bin/repocheck ./repocheck)
 row 'lines with an old word' "$(bin/repocheck . | grep -c ': write ' || true)"

@@ -97,18 +97,17 @@ func (x *rowTx) queues(names ...string) error {
 		if err != nil {
 			return err
 		}
-		x.wake(name)
-		x.wakes[name] = true
+		x.wake(name, true)
 	}
 	return nil
 }
 
-// wake marks a queue that has something deliverable after the commit.
-func (x *rowTx) wake(queue string) {
+// wake marks a queue that has something deliverable after the commit. made: the transaction made the queue.
+func (x *rowTx) wake(queue string, made bool) {
 	if x.wakes == nil {
 		x.wakes = map[string]bool{}
 	}
-	x.wakes[queue] = x.wakes[queue]
+	x.wakes[queue] = x.wakes[queue] || made
 }
 
 // committed wakes the receivers of this process.
@@ -229,7 +228,7 @@ func (x *rowTx) send(m []driver.Message) error {
 		if g.name != "" {
 			behind[g] = true
 		}
-		x.wake(g.queue)
+		x.wake(g.queue, false)
 		if size += len(m[i].Body); size < flushBytes && i < len(m)-1 {
 			continue
 		}

@@ -265,7 +265,7 @@ func (x *rowTx) draw(out []rowstore.Locked) error {
 	if err := x.query(read, "SELECT "+x.db.clock+", purged FROM semel_floor"); err != nil {
 		return err
 	}
-	first := int64(0)
+	var first int64
 	for n := int64(len(out)); ; {
 		last := x.db.last.Load()
 		first = max(now, floor+1, last+1)

@@ -107,7 +107,7 @@ func (x *rowTx) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, erro
 			action[rc.pos] = a.Action
 		}
 	}
-	if err := x.giveBack(q, returned, after); err != nil {
+	if err := x.redeliver(q, returned, after); err != nil {
 		return nil, err
 	}
 	return out, x.remove(q, gone, groups)
@@ -140,7 +140,7 @@ func (x *rowTx) remove(q *Queue, at []any, groups []string) error {
 	if _, err := x.exec("DELETE FROM semel_message WHERE pos IN "+values(len(at)), at...); err != nil || len(groups) == 0 {
 		return err
 	}
-	x.wake(q.name)
+	x.wake(q.name, false)
 	slices.Sort(groups)
 	for _, g := range slices.Compact(groups) {
 		name := []any{[]byte(q.name), []byte(g)}
@@ -161,8 +161,8 @@ func (x *rowTx) remove(q *Queue, at []any, groups []string) error {
 	return nil
 }
 
-// giveBack makes messages deliverable after a while.
-func (x *rowTx) giveBack(q *Queue, at []any, after []time.Duration) error {
+// redeliver makes messages deliverable after a while.
+func (x *rowTx) redeliver(q *Queue, at []any, after []time.Duration) error {
 	if len(at) == 0 {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (x *rowTx) giveBack(q *Queue, at []any, after []time.Duration) error {
 			args = append(args, at[i], after[i].Microseconds())
 		}
 	}
-	x.wake(q.name)
+	x.wake(q.name, false)
 	_, err := x.exec("UPDATE semel_message SET due_at = "+x.db.clock+" + "+cases+", hold = "+cases+", held = 0, nonce = NULL WHERE pos IN "+
 		values(len(at)), append(args, at...)...)
 	return err

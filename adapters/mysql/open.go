@@ -26,10 +26,13 @@ type DB struct {
 	name  string // host and database, for people: no credentials
 	pool  *sql.DB
 	facts Facts
-	clock string // SQL: microseconds since 1970
+	// clock is SQL for the time in microseconds since 1970, at which it is evaluated, and stamp for that of the statement.
+	clock, stamp string
 
 	last   atomic.Int64 // the greatest token that this process drew
+	floor  atomic.Int64 // the greatest token of a purged record, as far as is known
 	seen   atomic.Int64 // the latest time that a receiver read
+	body   atomic.Int64 // the average body of the latest delivery
 	queues sync.Map     // names of queues that exist
 
 	waiters rowqueue.Waiters
@@ -117,7 +120,7 @@ func connect(ctx context.Context, address string, o Options) (*DB, int, error) {
 		return nil, 0, fmt.Errorf("open database %s: %w", shown(cfg), err)
 	}
 	db := &DB{
-		o: o, name: shown(cfg), clock: o.clock, closing: make(chan struct{}),
+		o: o, name: shown(cfg), clock: o.clock, stamp: strings.Replace(o.clock, "SYSDATE(6)", "NOW(6)", 1), closing: make(chan struct{}),
 		pool: sql.OpenDB(&connector{Connector: base, setup: setup(o)}),
 	}
 	db.pool.SetMaxOpenConns(o.MaxConns)

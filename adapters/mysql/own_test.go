@@ -250,7 +250,7 @@ func TestFM45_EffectsDeadlock(t *testing.T) {
 	}
 }
 
-// TestFM32_LostResponses: COMMIT arrives, and its response is lost. The outcome is unknown; the same write returns what the
+// TestFM32_LostResponses: a write arrives, and its response is lost. The outcome is unknown; the same write returns what the
 // first one did.
 func TestFM32_LostResponses(t *testing.T) {
 	t.Parallel()
@@ -269,8 +269,8 @@ func TestFM32_LostResponses(t *testing.T) {
 	db := openURL(t, "mysql://root@"+p.Addr()+"/"+name, Options{})
 	s := db.Store()
 	claim := driver.Claim{Key: keyOf(1), Nonce: nonce(), Lease: time.Hour}
-	lose := func() { p.LoseResponses(server.ToServer, "\x03COMMIT", 1) }
-	lose()
+	lose := func(request string) { p.LoseResponses(server.ToServer, request, 1) }
+	lose("INSERT INTO semel_record")
 	if g, err := s.Claim(t.Context(), claim); err == nil || errors.Is(err, driver.ErrNotCommitted) {
 		t.Fatalf("a claim whose response is lost returns %v, %v", g, err)
 	}
@@ -291,7 +291,7 @@ func TestFM32_LostResponses(t *testing.T) {
 		Finish: driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour}, Effects: e, Ack: &driver.Settlement{Receipt: ds[0].Receipt},
 		Emit: []driver.Message{{Queue: "next", ID: "n"}},
 	}
-	lose()
+	lose("\x03COMMIT")
 	if o, err := s.Commit(t.Context(), w); err == nil || errors.Is(err, driver.ErrNotCommitted) {
 		t.Fatalf("a commit whose response is lost returns %v, %v", o, err)
 	}

@@ -219,7 +219,7 @@ func (x *rowTx) send(m []driver.Message) error {
 	size := 0
 	for i := range m {
 		if sql.Len() == 0 {
-			sql.WriteString("INSERT INTO semel_message (queue, waits, due_at, hold, sent_at, size, id, grp, headers, body) VALUES ")
+			sql.WriteString("INSERT INTO semel_message (queue, waits, due_at, hold, sent_at, id, grp, headers, body) VALUES ")
 		} else {
 			sql.WriteString(", ")
 		}
@@ -256,12 +256,12 @@ func (x *rowTx) message(sql *strings.Builder, args []any, m *driver.Message, wai
 		sql.WriteString("GREATEST(" + x.db.clock + ", ?), GREATEST(? - " + x.db.clock + ", 0), ")
 		args = append(args, due, due)
 	}
-	sql.WriteString("COALESCE(?, " + x.db.clock + "), ?, ?, ?, ?, ?)")
+	sql.WriteString("COALESCE(?, " + x.db.clock + "), ?, ?, ?, ?)")
 	body := m.Body
 	if body == nil {
 		body = []byte{}
 	}
-	return append(args, unless(micro(m.SentAt), 0), int64(len(body)), []byte(cmp.Or(m.ID, driver.NewMessageID())),
+	return append(args, unless(micro(m.SentAt), 0), []byte(cmp.Or(m.ID, driver.NewMessageID())),
 		orNull([]byte(m.Group)), orNull(rowqueue.PackHeaders(m.Headers)), body)
 }
 
@@ -322,15 +322,21 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, nex
 }
 
 func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, next time.Duration, err error) {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // never fails
 	var list []any
 	size := int64(0)
+	most := max(x.db.o.ReceiveBytes/max(x.db.body.Load(), 1), 1) // bodies that are not delivered would be sent in vain
 	err = x.query(func(r rowstore.Row) error {
-		if size += r.Int(1); size <= x.db.o.ReceiveBytes || len(list) == 0 {
-			list = append(list, r.Int(0))
+		if size += int64(len(r.Bytes(4))); size > x.db.o.ReceiveBytes && len(list) > 0 {
+			return nil
 		}
-		return nil
-	}, "SELECT pos, size FROM semel_message FORCE INDEX (semel_message_due) WHERE queue = "+queueID+
-		" AND waits = 0 AND due_at <= "+x.db.clock+" ORDER BY due_at, pos LIMIT ? FOR UPDATE SKIP LOCKED", []byte(q.name), limit)
+		list = append(list, r.Int(5))
+		m, err := rowqueue.Message(r, 0, q.name)
+		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(6)) + 1, Receipt: &receipt{q: q, pos: r.Int(5), nonce: nonce, group: m.Group}})
+		return err
+	}, "SELECT id, grp, sent_at, headers, body, pos, count FROM semel_message FORCE INDEX (semel_message_due) WHERE queue = "+queueID+
+		" AND waits = 0 AND due_at <= "+x.db.clock+" ORDER BY due_at, pos LIMIT ? FOR UPDATE SKIP LOCKED", []byte(q.name), min(int64(limit), most))
 	if err != nil {
 		return nil, -1, err
 	}
@@ -338,20 +344,10 @@ func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, next time.Dura
 		next, err = x.next(q)
 		return nil, next, err
 	}
-	var nonce [16]byte
-	_, _ = rand.Read(nonce[:]) // never fails
+	x.db.body.Store(size / int64(len(list)))
 	hold := q.visible.Microseconds()
 	_, err = x.exec("UPDATE semel_message SET due_at = "+x.db.clock+" + ?, hold = ?, held = 1, count = count + 1, nonce = ? WHERE pos IN "+
 		values(len(list)), append([]any{hold, hold, nonce[:]}, list...)...)
-	if err != nil {
-		return nil, -1, err
-	}
-	err = x.query(func(r rowstore.Row) error {
-		rc := &receipt{q: q, pos: r.Int(5), nonce: nonce, group: r.Text(1)}
-		m, err := rowqueue.Message(r, 0, q.name)
-		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(6)), Receipt: rc})
-		return err
-	}, "SELECT id, grp, sent_at, headers, body, pos, count FROM semel_message WHERE pos IN "+values(len(list))+" ORDER BY pos", list...)
 	return out, -1, err
 }
 

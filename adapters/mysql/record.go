@@ -44,11 +44,10 @@ func values(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
 func recordValues(r *driver.Record) []any {
 	place := rowstore.PlaceOf(&r.Key)
 	bits := int64(r.Takeover) | flag(r.Unknown)*bitUnknown | flag(r.Spent)*bitSpent | flag(r.Disposed)*bitDisposed
-	lease := int64((r.Lease + time.Microsecond - 1) / time.Microsecond)
 	return []any{
 		[]byte(place), orNull(place.Rest(&r.Key)), []byte(r.Key.Consumer), micro(r.CreatedAt),
 		int64(r.Token), int64(r.State), bits, unless(int64(r.Ended), 0), r.Nonce[:], micro(r.UpdatedAt), unless(micro(r.LeaseUntil), 0),
-		unless(micro(r.RetainUntil), 0), unless(micro(r.CompletedAt), 0), unless(micro(r.RetryAt), 0), unless(lease, 0),
+		unless(micro(r.RetainUntil), 0), unless(micro(r.CompletedAt), 0), unless(micro(r.RetryAt), 0), unless(ceil(r.Lease), 0),
 		unless(int64(r.BodyDigest), 0), unless(int64(r.Generation), 1), unless(int64(r.Epoch), 0), unless(int64(r.Attempt), 0),
 		unless(int64(r.Failures), 0), unless(int64(r.Takeovers), 0), unless(int64(r.Uncertainty), 0), unless(int64(r.Beat), 0),
 		orNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), orNull([]byte(r.Fingerprint)),
@@ -88,6 +87,9 @@ func readRecord(v rowstore.Row) (r driver.Record, err error) {
 	}
 	return r, err
 }
+
+// ceil is a duration in whole microseconds.
+func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
 
 // micro is a time as it is stored; the zero time is 0.
 func micro(t time.Time) int64 {

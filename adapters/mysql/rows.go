@@ -265,6 +265,7 @@ func (x *rowTx) draw(out []rowstore.Locked) error {
 	if err := x.query(read, "SELECT "+x.db.clock+", purged FROM semel_floor"); err != nil {
 		return err
 	}
+	x.db.floor.Store(floor)
 	var first int64
 	for n := int64(len(out)); ; {
 		last := x.db.last.Load()

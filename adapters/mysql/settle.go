@@ -32,12 +32,25 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		return nil, nil
 	}
 	var out []driver.Outcome
-	err := q.db.atomic(ctx, func(x *rowTx) (err error) {
+	err := q.db.atomic(ctx, func(x *rowTx) error {
+		n, plain, err := x.ack(list)
+		if out = make([]driver.Outcome, len(list)); plain && err == nil && n < int64(len(list)) {
+			return errNotPlain // some are lost
+		}
+		for i := range out {
+			out[i] = driver.Applied
+		}
+		if plain || err != nil {
+			return err
+		}
 		if err = x.lockGroups(list, nil); err == nil {
 			out, err = x.settle(q, list)
 		}
 		return err
 	})
+	if errors.Is(err, errNotPlain) {
+		err = q.db.atomic(ctx, func(x *rowTx) (err error) { out, err = x.settle(q, list); return err })
+	}
 	if err != nil {
 		return nil, rowqueue.Wrap(err, "settle in", q.name)
 	}
@@ -54,6 +67,21 @@ func (db *DB) settled(w *driver.Work) {
 	if a := w.Ack; a != nil {
 		a.Receipt.(*receipt).settled.CompareAndSwap(0, uint32(a.Action)+1)
 	}
+}
+
+// ack removes messages of one delivery that have no group, and returns how many the delivery still had. plain is false if the
+// settlements are others.
+func (x *rowTx) ack(s []*driver.Settlement) (n int64, plain bool, err error) {
+	args := []any{s[0].Receipt.(*receipt).nonce[:]}
+	for _, a := range s {
+		rc := a.Receipt.(*receipt)
+		if a.Action != driver.Ack || a.Close != "" || rc.group != "" || rc.settled.Load() != 0 || rc.nonce != s[0].Receipt.(*receipt).nonce {
+			return 0, false, nil
+		}
+		args = append(args, rc.pos)
+	}
+	n, err = x.exec("DELETE FROM semel_message WHERE nonce = ? AND pos IN "+values(len(s)), args...)
+	return n, true, err
 }
 
 // settle ends deliveries of one queue, whose groups are locked.

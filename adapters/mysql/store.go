@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver/sqltext"
 )
 
-// Store keeps idempotency records. Package rowstore implements it.
+// Store keeps idempotency records. Plain claims and completions are in fast.go; package rowstore does the rest.
 type Store struct {
 	*slowPath
 	db *DB
@@ -38,17 +37,6 @@ func (s *Store) Features() driver.StoreFeatures {
 func (s *Store) Joins(q driver.Queue) bool {
 	mine, ok := driver.Settles[*Queue](q)
 	return ok && mine.db == s.db
-}
-
-// Commit writes works in one transaction. See [driver.Committer].
-func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	out, err := s.slowPath.Commit(ctx, w...)
-	for i, o := range out {
-		if o == driver.Applied || o == driver.Recovered {
-			s.db.settled(&w[i])
-		}
-	}
-	return out, err
 }
 
 // DeadLetterQueue returns the place for the dead letters of another queue: the queue of that name in this database.
@@ -95,8 +83,12 @@ func (x *rowTx) Works(w []driver.Work, which []int) error {
 		q := acks[0].Receipt.(*receipt).q
 		mine := func(a *driver.Settlement) bool { return a.Receipt.(*receipt).q.name == q.name }
 		others := slices.DeleteFunc(slices.Clone(acks), mine)
-		// A message that was delivered again is no error: the record decided.
-		if _, err := x.settle(q, slices.DeleteFunc(acks, func(a *driver.Settlement) bool { return !mine(a) })); err != nil {
+		those := slices.DeleteFunc(acks, func(a *driver.Settlement) bool { return !mine(a) })
+		_, plain, err := x.ack(those)
+		if !plain && err == nil {
+			_, err = x.settle(q, those)
+		}
+		if err != nil { // a message that was delivered again is none: the record decided
 			return err
 		}
 		acks = others

@@ -34,8 +34,7 @@ CREATE TABLE IF NOT EXISTS semel_record (
   watermark    BLOB,                                -- NULL: no versions. Else the progress of the key (driver.AppendWatermark)
   result       LONGBLOB,
   reason       LONGBLOB,
-  KEY semel_record_retain (retain_until),
-  KEY semel_record_lease (lease_until)
+  KEY semel_record_due (state, retain_until)        -- for sweeps; records IN_PROGRESS are few
 ) ENGINE = InnoDB;
 
 -- The records that need a person: UNCERTAIN, or FAILED and not discarded.
@@ -131,7 +130,6 @@ CREATE TABLE IF NOT EXISTS semel_message (
   count   INT NOT NULL DEFAULT 0,                   -- deliveries so far
   nonce   BINARY(16),                               -- of the latest delivery, random; NULL: none, or it was returned
   sent_at BIGINT NOT NULL,
-  size    INT NOT NULL,                             -- bytes of the body
   id      LONGBLOB NOT NULL,
   grp     VARBINARY(1024),                          -- ordered group
   headers LONGBLOB,                                 -- JSON object

@@ -17,7 +17,10 @@ const (
 	KindFIFO     QueueKind = "sqs-fifo"
 	KindSQLite   QueueKind = "sqlite"
 	KindPostgres QueueKind = "postgres"
+	KindMySQL    QueueKind = "mysql"
 	KindNATS     QueueKind = "nats"
+	KindRabbitMQ QueueKind = "rabbitmq"
+	KindKafka    QueueKind = "kafka"
 	KindRedis    QueueKind = "redis"
 	KindMemory   QueueKind = "memory"
 	KindOther    QueueKind = "other"
@@ -25,7 +28,7 @@ const (
 
 // QueueKinds lists them.
 func QueueKinds() []QueueKind {
-	return []QueueKind{KindSQS, KindFIFO, KindSQLite, KindPostgres, KindNATS, KindRedis, KindMemory, KindOther}
+	return []QueueKind{KindSQS, KindFIFO, KindSQLite, KindPostgres, KindMySQL, KindNATS, KindRabbitMQ, KindKafka, KindRedis, KindMemory, KindOther}
 }
 
 // SQS reports a queue of Amazon SQS.

@@ -83,7 +83,7 @@ func conditions() []Case {
 
 func alternatives() []Case {
 	return []Case{
-		{"the effect is in PostgreSQL, SQLite or DynamoDB", "record and effect in one transaction (--effects, InTx): exactly once", ""},
+		{"the effect is in PostgreSQL, MySQL, SQLite or DynamoDB", "record and effect in one transaction (--effects, InTx): exactly once", ""},
 		{"the effect is a call to somebody who takes an idempotency key", "hand on the effect key; the record saves the call", ""},
 		{"there is a Redis or a Valkey", "--store redis://…, and an effect key: it may lose its last writes when it fails over", ""},
 		{"the queue is FIFO", "its deduplication id drops what is sent again within 5 minutes, and nothing else", ""},

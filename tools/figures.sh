@@ -18,5 +18,6 @@ row '  of which adapters/nats and adapters/redis' "$(lines adapters/nats adapter
 row 'adapters/sqlite and adapters/postgres' "$(lines adapters/sqlite adapters/postgres)"
 go build -tags grpcnotrace -ldflags '-s -w' -o bin/stripped ./cmd/semel
 row 'kilobytes of the stripped binary' "$(($(stat -c %s bin/stripped) / 1000))"
+row 'adapters/mysql' "$(lines adapters/mysql)"
 (cd tools && GOWORK=off go build -o ../bin/repocheck ./repocheck)
 row 'lines with an old word' "$(bin/repocheck . | grep -c ': write ' || true)"

@@ -144,10 +144,7 @@ func (s *session) effect(st *driver.Statement) error {
 	if err != nil {
 		return err
 	}
-	if len(st.Args) != u.parsed.args {
-		return fmt.Errorf("%d arguments for %d placeholders", len(st.Args), u.parsed.args)
-	}
-	if err := u.convert(st.Args); err != nil {
+	if u.values, err = u.Values(u.values[:0], st.Args, bindValue); err != nil {
 		return err
 	}
 	var before, after int64
@@ -174,27 +171,6 @@ func (s *session) effect(st *driver.Statement) error {
 	return nil
 }
 
-// convert makes values of a handler's arguments. It turns a panic of their methods (Value, MarshalJSON) into an error of
-// this item, because it runs in the writing goroutine, long after the handler returned.
-func (u *userStatement) convert(args []any) (err error) {
-	at := 0
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("argument %d: type %T panicked: %v", at+1, args[at], v)
-		}
-	}()
-	u.values = u.values[:0]
-	for _, i := range u.order {
-		at = i
-		v, err := bindValue(args[i])
-		if err != nil {
-			return fmt.Errorf("argument %d: %w", i+1, err)
-		}
-		u.values = append(u.values, v)
-	}
-	return nil
-}
-
 // userStatement returns the prepared form of a handler's SQL. When there are too many, because a handler writes values into
 // its SQL, it closes the least recently used half.
 func (s *session) userStatement(sql string) (*userStatement, error) {
@@ -217,7 +193,7 @@ func (s *session) userStatement(sql string) (*userStatement, error) {
 			}
 		}
 	}
-	st, err := prepare(s.conn, p.sql)
+	st, err := prepare(s.conn, p.SQL)
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", c.in, err)
 			continue
 		}
-		if p.sql != c.out || p.args != c.args || fmt.Sprint(p.order) != c.order {
-			t.Errorf("%s\n got %q %d %v\nwant %q %d %s", c.in, p.sql, p.args, p.order, c.out, c.args, c.order)
+		if p.SQL != c.out || p.Args != c.args || fmt.Sprint(p.Order) != c.order {
+			t.Errorf("%s\n got %q %d %v\nwant %q %d %s", c.in, p.SQL, p.Args, p.Order, c.out, c.args, c.order)
 		}
 	}
 	for in, part := range map[string]string{
@@ -68,14 +68,14 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, i := range p.order {
-			if i < 0 || i >= p.args {
-				t.Fatalf("placeholder %d of %d arguments", i, p.args)
+		for _, i := range p.Order {
+			if i < 0 || i >= p.Args {
+				t.Fatalf("placeholder %d of %d arguments", i, p.Args)
 			}
 		}
-		again, err := parse(p.sql)
-		if err != nil || again.sql != p.sql || len(again.order) != len(p.order) {
-			t.Fatalf("%q became %q became %v, %v", in, p.sql, again, err)
+		again, err := parse(p.SQL)
+		if err != nil || again.SQL != p.SQL || len(again.Order) != len(p.Order) {
+			t.Fatalf("%q became %q became %v, %v", in, p.SQL, again, err)
 		}
 	})
 }

@@ -67,7 +67,7 @@ type plainDB struct {
 }
 
 func (d plainDB) Layout() rowstore.Layout {
-	return rowstore.Layout{Columns: "data", Record: readPlain, Now: d.now, Check: func(w *driver.Work) error {
+	return rowstore.Layout{Columns: "data", Record: readPlain, Now: func(rowstore.SQL) (time.Time, error) { return d.now(), nil }, Check: func(w *driver.Work) error {
 		if _, ok := w.Effects.(*driver.Statements); w.Effects != nil && !ok {
 			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -45,18 +44,9 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	if !slices.ContainsFunc(c, func(c driver.Claim) bool { return c.AtCommit }) {
 		return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, places, out) })
 	}
-	known, err := s.known(ctx, places)
+	out, rest, err := rowstore.AtCommit(ctx, rows{s.db}, c, places)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
-	}
-	out := make([]driver.Grant, len(c))
-	var rest []int
-	for i := range c {
-		if c[i].AtCommit && !known[places[i]] {
-			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0)
-		} else {
-			rest = append(rest, i)
-		}
 	}
 	if len(rest) == 0 {
 		return out, nil
@@ -67,27 +57,6 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 		out[rest[at]] = decided[at]
 	}
 	return out, err
-}
-
-// sqlKnown lists those of lookStep places that have a record. To name fewer, the last one is named again.
-var sqlKnown = "SELECT place FROM semel_record WHERE place IN (?" + strings.Repeat(", ?", lookStep-1) + ")"
-
-const lookStep = 100
-
-// known reports which places have a record. It reads what is committed, and locks nothing.
-func (s *Store) known(ctx context.Context, places []rowstore.Place) (map[rowstore.Place]bool, error) {
-	found := map[rowstore.Place]bool{}
-	for chunk := range slices.Chunk(places, lookStep) {
-		args := make([]any, lookStep)
-		for i := range args {
-			args[i] = chunk[min(i, len(chunk)-1)]
-		}
-		err := rows{s.db}.Read(ctx, func(r rowstore.Row) error { found[rowstore.Place(r.Bytes(0))] = true; return nil }, sqlKnown, args...)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
 }
 
 // writeAll decides n items in one write transaction.

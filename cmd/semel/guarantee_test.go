@@ -26,6 +26,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/adapters/mysql"
+	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
 	"github.com/semel-dev/semel/adapters/nats"
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/redis"
@@ -98,7 +100,34 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return slices.Concat(all, awsPlaces(t), natsPlaces(t), redisPlaces(t))
+	return slices.Concat(all, mysqlPlaces(t), awsPlaces(t), natsPlaces(t), redisPlaces(t))
+}
+
+// mysqlPlaces are databases of servers of their own.
+func mysqlPlaces(t *testing.T) (all []place) {
+	t.Helper()
+	server.Need(t, "mysql")
+	for _, kind := range []string{"MariaDB or MySQL", unsafeMySQL} {
+		settings := map[string]string{}
+		if kind == unsafeMySQL {
+			settings["innodb_flush_log_at_trx_commit"] = "2"
+		}
+		srv, err := server.MySQL(t.Context(), server.Options{Settings: settings})
+		if err != nil {
+			server.LeaveOut(t, "mysql", err.Error())
+		}
+		db, err := mysql.Open(t.Context(), mysqltest.Database(t, srv.URL()), mysql.Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(db.Close(), srv.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		all = append(all, place{kind, db.Queue("orders"), db.Store()})
+	}
+	return all
 }
 
 // natsPlaces are streams of a server that syncs what it acknowledges, and of one that may not.
@@ -328,6 +357,7 @@ func grouped(labels []string, by map[string]kept) (out [][]string) {
 // The kinds of servers that can lose what they confirmed, and of those that cannot.
 const (
 	unsafePostgres = "PostgreSQL, commits not waited for"
+	unsafeMySQL    = "MariaDB or MySQL, commits not synced"
 	unsafeNATS     = "NATS with its default `sync_interval`"
 	unsafeRedis    = "Redis with `appendfsync everysec`"
 	safeNATS       = "NATS with `sync_interval: always`"
@@ -340,12 +370,14 @@ func placeLabel(queue, store string, same bool) string {
 	one := map[string]string{
 		"memory": "memory", "SQLite": "one SQLite file", "PostgreSQL": "one PostgreSQL database",
 		safeRedis: "one Redis with `appendfsync always`", unsafePostgres: "one PostgreSQL database with `synchronous_commit = off`",
+		"MariaDB or MySQL": "one MariaDB or MySQL database", unsafeMySQL: "one MariaDB or MySQL database with `innodb_flush_log_at_trx_commit = 2`",
 	}
 	two := map[string]string{"SQLite": "two SQLite files", "PostgreSQL": "two PostgreSQL databases"}
+	single := []string{"memory", unsafePostgres, unsafeMySQL, "MariaDB or MySQL"} // pairs with other places are as those of PostgreSQL
 	switch {
 	case same:
 		return one[queue]
-	case queue == "memory" || store == "memory" || queue == unsafePostgres || store == unsafePostgres:
+	case slices.Contains(single, queue) || slices.Contains(single, store):
 		return ""
 	case queue == unsafeNATS && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
 		return ""

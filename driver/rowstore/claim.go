@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -110,16 +111,66 @@ func Wrap(err error, what string, args ...any) error {
 
 // Claim decides claims in one transaction. It waits for keys that other sessions have locked, and then returns Busy.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	out, err := Decide(ctx, s, len(c), Make, func(tx Tx, mode Mode) ([]driver.Grant, error) {
-		out, _, err := ClaimTx(tx, mode, nil, c...)
-		return out, err
+	places := make([]Place, len(c))
+	for i := range c {
+		places[i] = PlaceOf(&c[i].Key)
+	}
+	out, rest, err := AtCommit(ctx, s.db, c, places)
+	if err != nil {
+		return nil, Wrap(err, "claim")
+	}
+	some := Some(c, rest)
+	decided, err := Decide(ctx, s, len(some), Make, func(tx Tx, mode Mode) ([]driver.Grant, error) {
+		decided, _, err := ClaimTx(tx, mode, nil, some...)
+		return decided, err
 	})
-	for i := range out {
-		if errors.Is(out[i].Err, ErrLocked) || errors.Is(out[i].Err, ErrAbsent) {
-			out[i] = LockedGrant(&c[i])
+	if err != nil {
+		return nil, Wrap(err, "claim")
+	}
+	for at := range decided {
+		if errors.Is(decided[at].Err, ErrLocked) || errors.Is(decided[at].Err, ErrAbsent) {
+			decided[at] = LockedGrant(&some[at])
+		}
+		out[rest[at]] = decided[at]
+	}
+	return out, nil
+}
+
+// atCommitStep is how many places one statement of AtCommit names.
+const atCommitStep = 100
+
+// sqlKnown lists those of atCommitStep places that have a record. To name fewer, the last one is named again.
+var sqlKnown = "SELECT place FROM semel_record WHERE place IN (?" + strings.Repeat(", ?", atCommitStep-1) + ")"
+
+// AtCommit decides the claims of a call that want no record before their run, if their keys have none. It reads only committed
+// records, and locks nothing. rest are the indexes of all other claims.
+func AtCommit(ctx context.Context, db DB, c []driver.Claim, places []Place) (out []driver.Grant, rest []int, err error) {
+	out, rest = make([]driver.Grant, len(c)), make([]int, 0, len(c))
+	var look []Place
+	for i := range c {
+		if c[i].AtCommit {
+			look = append(look, places[i])
 		}
 	}
-	return out, Wrap(err, "claim")
+	known := map[Place]bool{}
+	for chunk := range slices.Chunk(look, atCommitStep) {
+		args := make([]any, atCommitStep)
+		for i := range args {
+			args[i] = chunk[min(i, len(chunk)-1)]
+		}
+		err := db.Read(ctx, func(r Row) error { known[Place(r.Bytes(0))] = true; return nil }, sqlKnown, args...)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range c {
+		if c[i].AtCommit && !known[places[i]] {
+			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	return out, rest, nil
 }
 
 // lockedWait is the Grant.Wait of a key that another session has locked, because the end of the lock is unknown.

@@ -51,10 +51,10 @@ type Layout struct {
 	Record  func(Row) (driver.Record, error)
 	// Now returns approximately the database's time: [Store.Sweep] searches by it for records that are due, and decides by
 	// the time in [Locked]. A store that overrides Sweep need not set it.
-	Now func() time.Time
+	Now func(tx SQL) (time.Time, error)
 	// LockPeriods is a statement that waits for transactions that have read semel_long_term, and locks the table. "": writing
-	// transactions are serialized.
-	LockPeriods string
+	// transactions are serialized. SharePeriods is a statement before that reading, for databases whose reads lock nothing.
+	LockPeriods, SharePeriods string
 	// Check returns an error for a work whose effects, messages or ack the database cannot write.
 	Check func(*driver.Work) error
 }

@@ -25,6 +25,11 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		var did driver.Swept
 		found := 0
 		err := s.db.Atomic(ctx, sweepStep, func(tx Tx) (err error) {
+			if s.layout.SharePeriods != "" {
+				if err := tx.Exec(s.layout.SharePeriods); err != nil {
+					return err
+				}
+			}
 			keys, err := s.due(tx, horizon, most+1, passed, consumers)
 			if err != nil {
 				return err
@@ -45,7 +50,10 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 
 // due finds records that may be due. It locks nothing.
 func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers []string) (keys []driver.Key, err error) {
-	now := s.layout.Now()
+	now, err := s.layout.Now(tx)
+	if err != nil {
+		return nil, err
+	}
 	sql := "SELECT consumer, place, rest FROM semel_record WHERE state IN (2, 3, 4, 6) AND retain_until < ?"
 	args := []any{now}
 	if horizon > 0 {

@@ -46,6 +46,7 @@ const (
 type Lexer struct {
 	In     string // what is left
 	Nested bool   // comments nest, as PostgreSQL's do
+	MySQL  bool   // as MySQL reads: \ in literals, # and "-- " begin comments, @ begins a variable, no names in brackets
 	Kind   TokenKind
 	Text   string
 	Err    error
@@ -62,7 +63,11 @@ func (l *Lexer) Next() bool {
 	switch {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' && l.Nested:
 		l.Kind = SpaceToken
-	case strings.HasPrefix(l.In, "--"):
+	case l.MySQL && (strings.HasPrefix(l.In, "/*!") || strings.HasPrefix(l.In, "/*M!")):
+		l.Err = fmt.Errorf("comment that the server executes: %s", Head(l.In))
+	case l.MySQL && c == '@':
+		n += wordLen(l.In[1:])
+	case strings.HasPrefix(l.In, "--") && (!l.MySQL || strings.TrimLeft(l.In[2:], " \t\r\n") != l.In[2:] || len(l.In) == 2), l.MySQL && c == '#':
 		l.Kind = SpaceToken
 		n = len(l.In)
 		if i := strings.IndexByte(l.In, '\n'); i >= 0 {
@@ -73,7 +78,7 @@ func (l *Lexer) Next() bool {
 		n = l.comment()
 	case c == '\'' || c == '"' || c == '`':
 		n = l.quoted(c)
-	case c == '[':
+	case c == '[' && !l.MySQL:
 		n = 1 + strings.IndexByte(l.In, ']')
 		if n == 0 {
 			l.Err = fmt.Errorf("quoted name is not closed: %s", Head(l.In))
@@ -121,6 +126,10 @@ func (l *Lexer) comment() int {
 // quoted returns the length of a literal or name in quotes, in which a doubled quote stands for itself.
 func (l *Lexer) quoted(q byte) int {
 	for i := 1; i < len(l.In); i++ {
+		if l.MySQL && l.In[i] == '\\' && q != '`' {
+			i++
+			continue
+		}
 		if l.In[i] != q {
 			continue
 		}

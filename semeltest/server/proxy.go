@@ -237,8 +237,11 @@ func (p *Proxy) pass(c *link, before, b []byte, d Direction) bool {
 		return false
 	}
 	t := &p.trap
-	if t.left == 0 || t.dir != d || c.muted ||
-		!bytes.Contains(bytes.ToLower(append(bytes.Clone(before), b...)), t.pattern) {
+	if t.left == 0 || t.dir != d || c.muted {
+		return true
+	}
+	before = before[max(0, len(before)-len(t.pattern)+1):] // a pattern that is all in it has passed
+	if !bytes.Contains(bytes.ToLower(append(bytes.Clone(before), b...)), t.pattern) {
 		return true
 	}
 	t.left--

@@ -179,6 +179,33 @@ func TestNATSStartsAgain(t *testing.T) {
 	}
 }
 
+func TestMySQLStartsAgain(t *testing.T) {
+	needs(t, "mysql")
+	s, err := MySQL(t.Context(), Options{Settings: map[string]string{"max_connections": "20"}})
+	if err != nil {
+		LeaveOut(t, "mysql", err.Error())
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, end := range []func() error{func() error { return s.Stop(Fast) }, s.Kill} {
+		if err := shakes(s.Addr()); err != nil {
+			t.Error(err)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if shakes(s.Addr()) == nil {
+			t.Error("it still runs")
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestGuard kills the process that started a server: the server and its directory have to go.
 func TestGuard(t *testing.T) {
 	needs(t, "redis")

@@ -66,7 +66,7 @@ records as the worker does.`,
 	}
 	fs := c.Flags()
 	var kinds []string
-	fs.StringVar(&f.queue, "queue", string(ops.KindSQS), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, redis, memory, other), or its URL")
+	fs.StringVar(&f.queue, "queue", string(ops.KindSQS), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, mysql, nats, rabbitmq, kafka, redis, memory, other), or its URL")
 	for _, k := range ops.QueueKinds() {
 		kinds = append(kinds, string(k))
 	}
@@ -172,6 +172,8 @@ func example(k ops.QueueKind, fifo bool) string {
 		return "sqlite:orders.db?queue=orders"
 	case ops.KindPostgres:
 		return "postgres://db.example.org/shop?queue=orders"
+	case ops.KindMySQL:
+		return "mysql://db.example.org/shop?queue=orders"
 	case ops.KindNATS:
 		return "nats://nats.example.org:4222?queue=ORDERS"
 	case ops.KindRedis:

@@ -272,7 +272,7 @@ func Explain(err error) error {
 		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Hint)
 	}
 	if errors.Is(err, semel.ErrNoTx) {
-		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite or postgres URL of the database that the effects go to")
+		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite, postgres or mysql URL of the database that the effects go to")
 	}
 	return err
 }

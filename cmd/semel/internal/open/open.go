@@ -299,6 +299,8 @@ func Explain(flag, raw, doing string, err error) error {
 		return natsError(t, doing, err)
 	case t.kind == postgresKind:
 		return unreachableServer(t, err)
+	case t.kind == mysqlKind:
+		return mysqlError(t, err)
 	case t.kind == redisKind:
 		return redisError(t, doing, err)
 	case t.kind == sqliteKind:

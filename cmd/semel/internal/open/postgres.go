@@ -18,6 +18,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 var postgresKind = &kind{
@@ -65,7 +66,7 @@ func (d postgresDB) Store(context.Context) (driver.Store, error) { return d.DB.S
 func unreachableServer(t Target, err error) error {
 	var schema *postgres.SchemaError
 	if errors.As(err, &schema) {
-		return schemaOff(t, schema)
+		return schemaOff(t, schema, " in its search_path")
 	}
 	text, hint := output.Split(err)
 	var server *pgconn.PgError
@@ -129,13 +130,14 @@ func isConnect(err error) bool {
 	return errors.As(err, &c)
 }
 
-func schemaOff(t Target, s *postgres.SchemaError) error {
+// schemaOff is the error of a schema that does not fit. where is where its tables were looked for.
+func schemaOff(t Target, s *rowstore.SchemaError, where string) error {
 	switch {
 	case s.Have > s.Want:
 		return output.Unreachable("open %s: it was made by a newer semel (schema %d, this program knows %d)", t.Shown, s.Have, s.Want).
 			WithHint("a newer semel")
 	case s.Have == 0:
-		return output.Unreachable("open %s: it has no tables of semel in its search_path", t.Shown).
+		return output.Unreachable("open %s: it has no tables of semel%s", t.Shown, where).
 			WithHint("semel migrate --store '%s'", t.Shown)
 	}
 	return output.Unreachable("open %s: it has schema %d, this program needs %d", t.Shown, s.Have, s.Want).

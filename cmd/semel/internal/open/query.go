@@ -8,9 +8,11 @@ import (
 	"os"
 	"strings"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/semel-dev/semel/adapters/mysql"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -28,7 +30,7 @@ func IsURL(s string) bool {
 }
 
 // Query runs one statement on the database of a URL, which need not have tables of semel, and calls each with every row
-// as it comes. The statement cannot write: SQLite's query_only, PostgreSQL's read-only transaction. columns is called
+// as it comes. The statement cannot write: SQLite's query_only, a read-only transaction elsewhere. columns is called
 // once before. Errors of either end it and are returned as they are.
 func Query(
 	ctx context.Context, flag, raw, query string, columns func([]string) error, each func([]any) error,
@@ -43,6 +45,8 @@ func Query(
 		return q.sqlite(ctx, t)
 	case postgresKind:
 		return q.postgres(ctx, t)
+	case mysqlKind:
+		return q.mysql(ctx, t)
 	}
 	return output.Usage("--%s %s:// takes no query", flag, t.Scheme).WithHint("--%s 'sqlite:app.db', or a file of JSON lines", flag)
 }
@@ -69,6 +73,41 @@ func (q querying) sqlite(ctx context.Context, t Target) (err error) {
 		return unreachableFile(t, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	return q.run(ctx, db)
+}
+
+func (q querying) mysql(ctx context.Context, t Target) (err error) {
+	cfg, err := mysql.ParseURL(*t.conn)
+	if err != nil {
+		return output.Usage("--%s %s: %w", q.flag, t.Shown, err)
+	}
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return mysqlError(t, err)
+	}
+	db := sql.OpenDB(connector)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return mysqlError(t, err)
+	}
+	defer func() { _ = tx.Rollback() }() // it wrote nothing
+	each := q.each
+	q.each = func(values []any) error {
+		for i, v := range values {
+			if text, ok := v.([]byte); ok {
+				values[i] = string(text)
+			}
+		}
+		return each(values)
+	}
+	return q.run(ctx, tx)
+}
+
+// run runs the query of database/sql.
+func (q querying) run(ctx context.Context, db interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}) (err error) {
 	rows, err := db.QueryContext(ctx, q.query)
 	if err != nil {
 		return refused(err)

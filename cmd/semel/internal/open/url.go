@@ -15,7 +15,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind, redisKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, mysqlKind, sqsKind, dynamoKind, natsKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {

@@ -1,0 +1,188 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
+)
+
+// ErrNotFound reports a queue that does not exist.
+var ErrNotFound = errors.New("not found")
+
+// Queue is a queue of RabbitMQ. Make it with [Open], and close it.
+type Queue struct {
+	name string
+	o    Options
+	is   Settings
+	in   link // consumes and inspects
+	out  publisher
+
+	opening sync.Mutex // one opens the session
+
+	mu    sync.Mutex
+	s     *session                     // the last; nil before the first Receive
+	ready []*message                   // delivered by the server, not yet by Receive
+	held  redeliver.Schedule[*message] // delayed here
+	wake  chan struct{}                // closed and replaced when ready, held or s change
+}
+
+// Open opens a queue, which must exist (see [Create]), and reads its settings. It refuses streams. A missing queue is an
+// [ErrNotFound]. The queue consumes from the first Receive on.
+func Open(ctx context.Context, dial Dial, queue string, o Options) (*Queue, error) {
+	q := &Queue{name: queue, o: o.withDefaults(), in: link{dial: dial}, wake: make(chan struct{})}
+	q.out = publisher{link: link{dial: dial}, slot: make(chan struct{}, 1)}
+	err := await(ctx, q.o.CallTimeout, func(ctx context.Context) error { return q.readSettings(ctx) })
+	if err == nil && q.is.Type == "stream" {
+		err = errors.New("it is a stream, which keeps messages that are acknowledged; Try: declare a quorum queue")
+	}
+	if err != nil {
+		return nil, errors.Join(q.explain("open", err), q.in.close())
+	}
+	return q, nil
+}
+
+// Settings returns the settings that Open read.
+func (q *Queue) Settings() Settings { return q.is }
+
+// Features describes the queue as it was when it was opened.
+func (q *Queue) Features() driver.QueueFeatures {
+	durable, caveats := q.is.durability()
+	return driver.QueueFeatures{
+		Name: q.name, Kind: "rabbitmq", MaxVisible: q.o.ConsumerTimeout - q.fresh(), Retention: q.is.TTL(), Horizon: driver.LateBy(q.is.TTL(), 0, 0),
+		Durable: durable, Caveats: caveats, Unconfirmed: q.o.Prefetch, Delays: true, DelaysSend: true, Counts: q.is.Type == "quorum",
+		Redrives: q.is.DeliveryLimit() > 0,
+	}
+}
+
+// Close ends the consumer, returns what it holds to the queue, and closes the connections.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	s := q.s
+	q.mu.Unlock()
+	if s != nil && s.alive() {
+		err := await(context.Background(), q.o.CallTimeout, func(context.Context) error {
+			if err := s.ch.Cancel(consumerTag, false); err != nil {
+				return err
+			}
+			return errors.Join(s.ch.Nack(0, true, true), s.ch.Close()) // 0: all deliveries of the channel
+		})
+		if err != nil { // the server notices the end of the connection
+			q.o.Logger.Warn("messages could not be returned", "queue", q.name, "err", err)
+		}
+	}
+	return errors.Join(q.out.close(), q.in.close())
+}
+
+// changed wakes those that wait in Receive. It needs the lock.
+func (q *Queue) changed() {
+	close(q.wake)
+	q.wake = make(chan struct{})
+}
+
+// Stats counts what the queue holds: ready messages, those that this process has in flight, and those that are delayed here
+// or in delay queues. It does not see what other processes have in flight.
+func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
+	s.Approximate = true
+	err = await(ctx, q.o.CallTimeout, func(context.Context) error {
+		n, err := q.messages(q.name)
+		if err != nil {
+			return err
+		}
+		s.Visible = n
+		for _, b := range buckets {
+			n, err := q.messages(q.delayQueue(b))
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			s.Delayed += n
+		}
+		return nil
+	})
+	if err != nil {
+		return driver.QueueStats{Approximate: true}, q.explain("count", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.Visible += int64(len(q.ready))
+	s.Delayed += int64(q.held.Len())
+	if q.s != nil {
+		s.InFlight = int64(q.s.open() - len(q.ready) - q.held.Len())
+	}
+	return s, nil
+}
+
+// messages counts the ready messages of a queue.
+func (q *Queue) messages(name string) (n int64, err error) {
+	err = q.in.with(func(ch *amqp.Channel) error {
+		got, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		n = int64(got.Messages)
+		if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.NotFound {
+			err = fmt.Errorf("%w: %w", ErrNotFound, err)
+		}
+		return err
+	})
+	return n, err
+}
+
+// Peek returns ErrUnsupported: RabbitMQ shows messages only to their receivers, and counts that as a delivery.
+func (q *Queue) Peek(context.Context, int) ([]driver.Delivery, error) {
+	return nil, fmt.Errorf("rabbitmq: peek into queue %q: the server shows messages only to consumers: %w", q.name, driver.ErrUnsupported)
+}
+
+// Purge removes the ready messages, those that are delayed, and those that this process has in flight. Messages that other
+// processes have in flight remain.
+func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
+	q.mu.Lock()
+	s := q.s
+	var mine []*message
+	if s != nil && s.alive() {
+		mine = s.take()
+		q.drop(s)
+	}
+	q.mu.Unlock()
+	err = await(ctx, q.o.CallTimeout, func(context.Context) error {
+		if len(mine) > 0 {
+			if err := q.write(s, mine, nil); err != nil {
+				return err
+			}
+			if err := s.barrier(q.o.Prefetch); err != nil {
+				return err
+			}
+			n = int64(len(mine))
+		}
+		names := []string{q.name}
+		for _, b := range buckets {
+			names = append(names, q.delayQueue(b))
+		}
+		for i, name := range names {
+			err := q.in.with(func(ch *amqp.Channel) error {
+				removed, err := ch.QueuePurge(name, false)
+				n += int64(removed)
+				return err
+			})
+			if e := (*amqp.Error)(nil); i > 0 && errors.As(err, &e) && e.Code == amqp.NotFound {
+				err = nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, q.explain("purge", err)
+	}
+	return n, nil
+}
+
+// Extend returns ErrUnsupported: a delivery has no visibility timeout.
+func (q *Queue) Extend(context.Context, time.Duration, ...any) ([]driver.Outcome, error) {
+	return nil, fmt.Errorf("rabbitmq: extend in queue %q: a delivery has no visibility timeout: %w", q.name, driver.ErrUnsupported)
+}

@@ -1,0 +1,285 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
+)
+
+// consumerTag names the only consumer of a channel.
+const consumerTag = "semel"
+
+// session is a channel with a consumer. Its deliveries end with it.
+type session struct {
+	ch   *amqp.Channel
+	dead atomic.Bool
+	rpc  sync.Mutex // one barrier at a time
+
+	// Guarded by Queue.mu: the deliveries in the order of their tags, from the first on that is not settled.
+	window []*message
+}
+
+func (s *session) alive() bool { return !s.dead.Load() && !s.ch.IsClosed() }
+
+// message is one delivery of the server. It can be delivered several times by Receive. Guarded by Queue.mu.
+type message struct {
+	s       *session
+	tag     uint64
+	raw     amqp.Delivery
+	msg     driver.Message
+	due     time.Time
+	count   int // deliveries before this one
+	arrived time.Time
+	holder  *receipt // of the last Receive
+	state   state
+}
+
+// state is how far a delivery has been settled at the server.
+type state uint8
+
+const (
+	pending state = iota
+	sending       // its ack or nack is being sent
+	sent
+)
+
+// receipt is the handle of one delivery by Receive: its address is the driver.Delivery's Receipt.
+type receipt struct {
+	q *Queue
+	m *message
+	redeliver.Receipt
+	copied bool          // a delayed copy was confirmed. Guarded by Queue.mu
+	asked  driver.Action // the action that was sent to the server, from 1. Guarded by Queue.mu
+}
+
+// forever is a deadline that does not come: a delivery lasts as long as its channel.
+var forever = time.Unix(1<<60, 0)
+
+// Receive delivers up to limit messages. It waits for the first for Options.Wait, then returns none. The first call starts the
+// consumer, and a later one starts it again when the connection has ended.
+//
+// A message has the ID of the property message-id. Without it the ID is empty, because RabbitMQ has none.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("rabbitmq: receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	end := time.NewTimer(q.o.Wait)
+	defer end.Stop()
+	for {
+		if err := await(ctx, q.o.CallTimeout, func(context.Context) error { return q.consume() }); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, q.explain("receive from", err)
+		}
+		out, early, next, wake := q.take(limit)
+		if len(early) > 0 {
+			q.putOff(ctx, early)
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		due := time.NewTimer(next)
+		select {
+		case <-wake:
+		case <-due.C:
+		case <-end.C:
+			due.Stop()
+			return nil, nil
+		case <-ctx.Done():
+			due.Stop()
+			return nil, ctx.Err()
+		}
+		due.Stop()
+	}
+}
+
+// consume starts a consumer if there is none.
+func (q *Queue) consume() error {
+	q.opening.Lock()
+	defer q.opening.Unlock()
+	q.mu.Lock()
+	s := q.s
+	q.mu.Unlock()
+	if s != nil && s.alive() {
+		return nil
+	}
+	ch, err := q.in.channel()
+	if err != nil {
+		return err
+	}
+	s = &session{ch: ch}
+	ended := ch.NotifyClose(make(chan *amqp.Error, 1))
+	err = ch.Qos(q.o.Prefetch, 0, false)
+	var in <-chan amqp.Delivery
+	if err == nil {
+		in, err = ch.Consume(q.name, consumerTag, false, false, false, false, nil)
+	}
+	if err != nil {
+		_ = ch.Close()
+		return err
+	}
+	q.mu.Lock()
+	if q.s != nil {
+		q.drop(q.s)
+	}
+	q.s = s
+	q.mu.Unlock()
+	go q.pump(s, in, ended)
+	return nil
+}
+
+// pump takes what the server delivers until the channel ends, or the server cancels the consumer.
+func (q *Queue) pump(s *session, in <-chan amqp.Delivery, ended <-chan *amqp.Error) {
+	stale := time.NewTicker(q.fresh() / 4)
+	defer stale.Stop()
+	for {
+		select {
+		case d, ok := <-in:
+			if ok {
+				q.arrive(s, d)
+				continue
+			}
+		case <-stale.C:
+			q.renew(s)
+			continue
+		}
+		s.dead.Store(true)
+		_ = s.ch.Close() // where the consumer was cancelled
+		if err := <-ended; err != nil {
+			q.o.Logger.Warn("the consumer ended, its messages are delivered again", "queue", q.name, "err", q.explain("consume", err))
+		}
+		q.mu.Lock()
+		q.drop(s)
+		q.changed()
+		q.mu.Unlock()
+		return
+	}
+}
+
+func (q *Queue) arrive(s *session, d amqp.Delivery) {
+	m := &message{s: s, tag: d.DeliveryTag, raw: d, arrived: time.Now()}
+	m.msg, m.due, m.count = q.unpack(&d)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.window = append(s.window, m)
+	q.ready = append(q.ready, m)
+	q.changed()
+}
+
+// fresh is how old a delivery is at most when Receive returns it. The server closes a channel with all its deliveries when one
+// of them is not settled within consumer_timeout.
+func (q *Queue) fresh() time.Duration { return q.o.ConsumerTimeout / 4 }
+
+// renew returns messages that have waited here for long to the queue. They are delivered again, and their time begins anew.
+func (q *Queue) renew(s *session) {
+	q.mu.Lock()
+	var old, rest []*message
+	for _, m := range q.ready {
+		if m.s == s && time.Since(m.arrived) >= q.fresh()/2 {
+			m.state = sending
+			old = append(old, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	q.ready = rest
+	q.mu.Unlock()
+	_ = q.write(s, nil, old) // it fails with the channel
+}
+
+// drop forgets the deliveries of a session. It needs the lock.
+func (q *Queue) drop(s *session) {
+	of := func(m *message) bool { return m.s == s }
+	var rest []*message
+	for _, m := range q.ready {
+		if !of(m) {
+			rest = append(rest, m)
+		}
+	}
+	q.ready = rest
+	q.held.Drop(of)
+}
+
+// take takes what can be delivered now, and messages that are not due and cannot be held. next is when a held message is due,
+// and wake is closed when there is something new.
+func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next time.Duration, wake <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.ready = append(q.ready, q.held.Due(now)...)
+	for len(q.ready) > 0 && len(out) < limit {
+		m := q.ready[0]
+		q.ready = q.ready[1:]
+		if m.due.After(now) {
+			if !q.hold(m, m.due, now) {
+				early = append(early, m)
+			}
+			continue
+		}
+		m.holder = &receipt{q: q, m: m, Receipt: redeliver.NewReceipt(forever)}
+		m.count++
+		d := driver.Delivery{Message: m.msg, Receipt: m.holder}
+		if q.is.Type == "quorum" {
+			d.Count = m.count
+		}
+		out = append(out, d)
+	}
+	next = q.o.Wait
+	if due, ok := q.held.Next(); ok {
+		next = min(next, due.Sub(now))
+	}
+	return out, early, next, q.wake
+}
+
+// hold keeps a message here until it is due, if that is soon, and if at most half of the prefetch is held: the rest stays free
+// for messages that are due. It needs the lock.
+func (q *Queue) hold(m *message, due, now time.Time) bool {
+	if due.Sub(now) > MaxHold || due.Sub(m.arrived) > q.fresh()/2 || q.held.Len() >= (q.o.Prefetch+1)/2 {
+		return false
+	}
+	m.holder, m.due = nil, time.Time{}
+	q.held.Put(due, m)
+	q.changed()
+	return true
+}
+
+// putOff moves messages that are not due to delay queues. If that fails they are held, and looked at again.
+func (q *Queue) putOff(ctx context.Context, early []*message) {
+	err := await(ctx, q.o.CallTimeout, func(ctx context.Context) error {
+		copies := make([]outgoing, len(early))
+		for i, m := range early {
+			copies[i] = q.delayed(m, m.due)
+		}
+		if err := q.out.publish(ctx, q, copies); err != nil {
+			return err
+		}
+		q.mu.Lock()
+		for _, m := range early {
+			m.state = sending
+		}
+		q.mu.Unlock()
+		return q.write(early[0].s, early, nil)
+	})
+	if err == nil {
+		return
+	}
+	q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name, "messages", len(early), "err", err)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range early {
+		if m.s.alive() && m.state == pending {
+			q.held.Put(time.Now().Add(time.Second), m)
+		}
+	}
+}

@@ -45,7 +45,9 @@ const (
 	quotas      = sqsGuide + "quotas-messages.html"
 	// jetStream is about consumers: AckWait, MaxDeliver.
 	jetStream = "https://docs.nats.io/nats-concepts/jetstream/consumers"
-	lambda    = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
+	// quorum is about quorum queues: delivery limit, dead letters.
+	quorum = "https://www.rabbitmq.com/docs/quorum-queues"
+	lambda = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
 )
 
 // Items is the advice for an input that [Input.Check] has not refused, in the order in which the questions come up.
@@ -58,6 +60,9 @@ func Items(in Input) []Item {
 	}
 	if in.Kind == NATS {
 		items = append(items, maxDeliver(in))
+	}
+	if in.Kind == RabbitMQ {
+		items = append(items, deliveryLimit())
 	}
 	items = append(items, retention(in, s))
 	if in.Kind.SQS() {
@@ -99,6 +104,10 @@ func visibility(in Input, s Settings) Item {
 	if in.Kind == NATS {
 		it.Source = jetStream
 		it.attribute("AckWait", Text(s.Visibility)+" of the consumer, which has to be the same")
+	}
+	if in.Kind == RabbitMQ {
+		it.Source = law3
+		it.Why = "RabbitMQ has no visibility timeout, and redelivers when a worker's connection ends; the lease of a claim follows from it: " + it.Why
 	}
 	if l := in.Live; l != nil {
 		it.compare(Text(l.Visibility), l.Visibility == s.Visibility)
@@ -204,6 +213,16 @@ func maxDeliver(in Input) Item {
 			it.Have = "-1"
 		}
 	}
+	return it
+}
+
+func deliveryLimit() Item {
+	it := Item{
+		Name: "delivery limit", Level: Advice, Question: "After how many deliveries may RabbitMQ drop a message?", Value: "none", Source: quorum,
+		Why: "every disconnect of a worker counts for all prefetched messages, and a message over the limit is dropped without a handler run; " +
+			"semel counts attempts and keeps dead letters; RabbitMQ 4.0 has a limit of 20 by default",
+	}
+	it.attribute("x-delivery-limit", "-1, and on RabbitMQ 3 no such argument")
 	return it
 }
 

@@ -129,15 +129,15 @@ func await(ctx context.Context, timeout time.Duration, f func(ctx context.Contex
 // explain words an error of the server: what failed, and what to do.
 func (q *Queue) explain(doing string, err error) error {
 	try := ""
-	if e := (*amqp.Error)(nil); errors.As(err, &e) {
-		switch {
-		case e.Code == amqp.NotFound:
-			err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "declare it with semel queue create"
-		case e.Code == amqp.AccessRefused:
-			try = "give the user the rights configure, write and read for the queue (rabbitmqctl set_permissions)"
-		case e.Code == amqp.ResourceLocked:
-			try = "declare a queue that is not exclusive"
-		case strings.Contains(e.Reason, "consumer_timeout"), strings.Contains(e.Reason, "acknowledgement"):
+	switch code(err) {
+	case amqp.NotFound:
+		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "declare it with semel queue create"
+	case amqp.AccessRefused:
+		try = "give the user the rights configure, write and read for the queue (rabbitmqctl set_permissions)"
+	case amqp.ResourceLocked:
+		try = "declare a queue that is not exclusive"
+	case amqp.PreconditionFailed:
+		if strings.Contains(err.Error(), "acknowledgement") {
 			try = "lower --max-runtime, or raise the server's consumer_timeout"
 		}
 	}
@@ -146,4 +146,12 @@ func (q *Queue) explain(doing string, err error) error {
 		err = fmt.Errorf("%w; Try: %s", err, try)
 	}
 	return err
+}
+
+// code is the reply code of the server's error, or 0.
+func code(err error) int {
+	if e := (*amqp.Error)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
 }

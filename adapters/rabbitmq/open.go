@@ -98,7 +98,7 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 		s.Visible = n
 		for _, b := range buckets {
 			n, err := q.messages(q.delayQueue(b))
-			if err != nil && !errors.Is(err, ErrNotFound) {
+			if err != nil && code(err) != amqp.NotFound {
 				return err
 			}
 			s.Delayed += n
@@ -123,9 +123,6 @@ func (q *Queue) messages(name string) (n int64, err error) {
 	err = q.in.with(func(ch *amqp.Channel) error {
 		got, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		n = int64(got.Messages)
-		if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.NotFound {
-			err = fmt.Errorf("%w: %w", ErrNotFound, err)
-		}
 		return err
 	})
 	return n, err
@@ -167,10 +164,7 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 				n += int64(removed)
 				return err
 			})
-			if e := (*amqp.Error)(nil); i > 0 && errors.As(err, &e) && e.Code == amqp.NotFound {
-				err = nil
-			}
-			if err != nil {
+			if err != nil && (i == 0 || code(err) != amqp.NotFound) {
 				return err
 			}
 		}

@@ -97,7 +97,7 @@ func (p *publisher) publish(ctx context.Context, q *Queue, ms []outgoing) error 
 	p.count()
 	if p.returned != before {
 		p.declared = nil
-		return fmt.Errorf("%w: the server returned a message that it can put into no queue", ErrNotFound)
+		return fmt.Errorf("%w: the server returned a message that no queue takes; Try: declare it with semel queue create", ErrNotFound)
 	}
 	return nil
 }

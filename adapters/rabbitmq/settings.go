@@ -148,8 +148,7 @@ func (q *Queue) probe() error {
 			_, err := ch.QueueDeclare(q.name, is.Durable, is.AutoDelete, false, false, args)
 			return err
 		})
-		e := (*amqp.Error)(nil)
-		if errors.As(err, &e) && e.Code == amqp.AccessRefused {
+		if code(err) == amqp.AccessRefused {
 			is.Unread = err
 			return nil
 		}
@@ -164,10 +163,11 @@ func (q *Queue) probe() error {
 			}
 			return nil
 		}
-		var m []string
-		if e != nil {
-			m = inequivalent.FindStringSubmatch(e.Reason)
+		e := (*amqp.Error)(nil)
+		if !errors.As(err, &e) {
+			return err
 		}
+		m := inequivalent.FindStringSubmatch(e.Reason)
 		if m == nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (q *Queue) manage(ctx context.Context, vhost string) error {
 	base := strings.TrimSuffix(q.o.Management, "/") + "/api/queues/"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+url.PathEscape(vhost)+"/"+url.PathEscape(q.name), nil)
 	if err != nil {
-		return errors.New("Options.Management (management= in a URL) is no URL; Try: http://user:password@host:15672") //nolint:staticcheck // a field's name
+		return errors.New("Options.Management (management= in a URL) is no URL; Try: http://user:password@host:15672")
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -305,7 +305,7 @@ func rabbitError(t Target, doing string, err error) error {
 		text, hint = "the server refuses the credentials", "check the user of the URL and RABBITMQ_PASSWORD; guest works on the server's own machine only"
 	case errors.Is(err, amqp.ErrVhost):
 		text, hint = fmt.Sprintf("the user has no access to the virtual host %q", t.rabbit.vhost), "check the path of the URL, and rabbitmqctl set_permissions"
-	case isConnect(err) || errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, new(*net.OpError)) || errors.Is(err, context.DeadlineExceeded):
 		text, hint = "it cannot be reached: "+text, "check that a RabbitMQ server listens there, and host and port of the URL"
 	}
 	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}

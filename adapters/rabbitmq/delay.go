@@ -8,41 +8,49 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// buckets are the times that messages wait in delay queues. A message passes several until it is due. All messages of one
-// queue wait for the same time: RabbitMQ expires only the message at the head of a queue.
-var buckets = [...]time.Duration{30 * time.Minute, 2 * time.Minute, 10 * time.Second, time.Second}
+// buckets are how long messages wait in delay queues at most. A message passes them again until it is due. All messages of one
+// queue wait for about the same time, so the next one that is due is at the head.
+//
+// These queues have no TTL and no dead-letter exchange, which could return messages without a worker: when a node starts
+// (RabbitMQ 3.10), a quorum queue whose messages have expired meanwhile stays without a leader if it returns them at least once,
+// and loses them if at most once. So the workers consume them.
+var buckets = [...]time.Duration{5 * time.Minute, 10 * time.Second}
 
 // delayQueue is the name of a delay queue.
 func (q *Queue) delayQueue(bucket time.Duration) string {
 	return q.name + ".delay." + driver.DurationText(bucket)
 }
 
-// delayArgs are the arguments of a delay queue. Its messages return to the queue when their time has passed, and leave it when
-// the queue has confirmed them.
-func (q *Queue) delayArgs(bucket time.Duration) amqp.Table {
-	return amqp.Table{
-		"x-queue-type": "quorum", "x-message-ttl": bucket.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": q.name,
-		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
-	}
+// declareDelay declares a delay queue.
+func (q *Queue) declareDelay(l *link, bucket time.Duration) error {
+	return l.with(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(q.delayQueue(bucket), true, false, false, false, CreateOptions{}.args(q.is.Version))
+		return err
+	})
 }
 
 // later makes a message wait until it is due.
 func (q *Queue) later(p amqp.Publishing, due time.Time) outgoing {
-	p.Headers[headerDue] = due.UnixMilli()
-	rest := time.Until(due)
+	bucket := buckets[len(buckets)-1]
 	for _, b := range buckets {
-		if rest >= b {
-			return outgoing{b, p}
+		if time.Until(due) >= b {
+			bucket = b
+			break
 		}
 	}
-	return outgoing{buckets[len(buckets)-1], p}
+	until := time.Now().Add(bucket)
+	if due.Before(until) {
+		until = due
+	}
+	p.Headers[headerDue], p.Headers[headerUntil] = due.UnixMilli(), until.UnixMilli()
+	return outgoing{bucket, p}
 }
 
 // delayed is a copy of a delivery that waits until it is due.
 func (q *Queue) delayed(m *message, due time.Time) outgoing {
 	d := &m.raw
 	p := amqp.Publishing{
-		Headers: make(amqp.Table, len(d.Headers)+2), DeliveryMode: amqp.Persistent, Timestamp: d.Timestamp, Body: d.Body, MessageId: d.MessageId,
+		Headers: make(amqp.Table, len(d.Headers)+3), DeliveryMode: amqp.Persistent, Timestamp: d.Timestamp, Body: d.Body, MessageId: d.MessageId,
 		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, CorrelationId: d.CorrelationId,
 		ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId,
 	}

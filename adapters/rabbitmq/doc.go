@@ -5,7 +5,7 @@
 // deadline than its consumer_timeout (30 minutes by default). Receipts of a channel that has ended are Lost.
 //
 // RabbitMQ cannot delay a message. The adapter keeps a message with a short delay unacknowledged. One with a longer delay
-// waits in a queue QUEUE.delay.1s, .10s, .2m or .30m, which the adapter declares, and which returns it by its time to live.
+// waits in a queue QUEUE.delay.10s or QUEUE.delay.5m, which the adapter declares and consumes.
 //
 // [Create] declares a quorum queue without a delivery limit. A delivery limit loses messages: RabbitMQ drops a message that
 // was delivered more often, or moves it to a dead-letter exchange, and every disconnect counts for all prefetched messages.

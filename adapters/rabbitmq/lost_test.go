@@ -127,7 +127,7 @@ func TestFM17_LongDelays(t *testing.T) {
 	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: 1500 * time.Millisecond})
 	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: 1500 * time.Millisecond})
 	settle(t, q, driver.Lost, driver.Settlement{Receipt: d.Receipt, Action: driver.Ack})
-	if s, err := q.Stats(t.Context()); err != nil || s.Delayed != 2 || s.InFlight != -1 && s.InFlight != 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Delayed != 2 || s.InFlight != 0 {
 		t.Errorf("stats %+v, %v", s, err)
 	}
 	if err := q.Send(t.Context(), driver.Message{ID: "other"}); err != nil {
@@ -146,6 +146,28 @@ func TestFM17_LongDelays(t *testing.T) {
 	if n := empty(t, openQueue(t, dial, name, Options{Wait: 100 * time.Millisecond}), 1); n != 0 {
 		t.Error("the delayed message was delivered twice")
 	}
+}
+
+// TestFM17_NoDelayQueues: a user who must not declare delay queues keeps delayed messages in the process, for MaxHold at most.
+func TestFM17_NoDelayQueues(t *testing.T) {
+	dial := shared(t)
+	q := openQueue(t, dial, fresh(t, dial, CreateOptions{}), Options{Prefetch: 1})
+	q.noDelays = true
+	fill(t, q, 1)
+	for _, after := range []time.Duration{time.Hour, 50 * time.Millisecond} {
+		d := one(t, q)
+		settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: after})
+		q.mu.Lock()
+		due, ok := q.held.Next()
+		if !ok || time.Until(due) > MaxHold {
+			t.Errorf("a delay of %v is held until %v", after, due)
+		}
+		if after > MaxHold { // a minute later
+			q.ready = append(q.ready, q.held.Due(due)...)
+		}
+		q.mu.Unlock()
+	}
+	settle(t, q, driver.Applied, driver.Settlement{Receipt: one(t, q).Receipt})
 }
 
 // TestFM28_AckWithoutResponse: the network ends between an ack and the response to the barrier behind it. The outcome is unknown;
@@ -176,7 +198,7 @@ func TestFM28_AckWithoutResponse(t *testing.T) {
 		if end == "cut" {
 			p.Cut()
 			p.Stall(0)
-			for q.s.alive() {
+			for len(q.alive()) > 0 {
 				<-time.After(time.Millisecond)
 			}
 			settle(t, q, driver.Lost, s)
@@ -204,7 +226,7 @@ func TestFM64_QueueDeleted(t *testing.T) {
 	}()
 	for waits := false; !waits; {
 		q.mu.Lock()
-		waits = q.s != nil
+		waits = q.sessions[0] != nil
 		q.mu.Unlock()
 	}
 	if err := Delete(t.Context(), dial, name); err != nil {
@@ -238,7 +260,7 @@ func TestFM27_RenewsOldDeliveries(t *testing.T) {
 		}
 		q.mu.Unlock()
 	}
-	q.renew(q.s)
+	q.renew(q.sessions[0])
 	for range 2 {
 		d := one(t, q)
 		if d.Count != 2 || time.Since(d.Receipt.(*receipt).m.arrived) > q.fresh()/2 {

@@ -26,11 +26,13 @@ type Queue struct {
 
 	opening sync.Mutex // one opens the session
 
-	mu    sync.Mutex
-	s     *session                     // the last; nil before the first Receive
-	ready []*message                   // delivered by the server, not yet by Receive
-	held  redeliver.Schedule[*message] // delayed here
-	wake  chan struct{}                // closed and replaced when ready, held or s change
+	mu       sync.Mutex
+	sessions [1 + len(buckets)]*session   // of the queue and of its delay queues, the last ones; nil before the first Receive
+	ready    []*message                   // to be delivered by Receive
+	held     redeliver.Schedule[*message] // of the queue, delayed here
+	waiting  redeliver.Schedule[*message] // of the delay queues
+	noDelays bool                         // the user must not declare delay queues
+	wake     chan struct{}                // closed and replaced when there is something new for Receive
 }
 
 // Open opens a queue, which must exist (see [Create]), and reads its settings. It refuses streams. A missing queue is an
@@ -56,17 +58,14 @@ func (q *Queue) Features() driver.QueueFeatures {
 	durable, caveats := q.is.durability()
 	return driver.QueueFeatures{
 		Name: q.name, Kind: "rabbitmq", MaxVisible: q.o.ConsumerTimeout - q.fresh(), Retention: q.is.TTL(), Horizon: driver.LateBy(q.is.TTL(), 0, 0),
-		Durable: durable, Caveats: caveats, Unconfirmed: q.o.Prefetch, Delays: true, DelaysSend: true, Counts: q.is.Type == "quorum",
+		Durable: durable, Caveats: caveats, Unconfirmed: q.o.Prefetch * len(q.sessions), Delays: true, DelaysSend: true, Counts: q.is.Type == "quorum",
 		Redrives: q.is.DeliveryLimit() > 0,
 	}
 }
 
 // Close ends the consumer, returns what it holds to the queue, and closes the connections.
 func (q *Queue) Close() error {
-	q.mu.Lock()
-	s := q.s
-	q.mu.Unlock()
-	if s != nil && s.alive() {
+	for _, s := range q.alive() {
 		err := await(context.Background(), q.o.CallTimeout, func(context.Context) error {
 			if err := s.ch.Cancel(consumerTag, false); err != nil {
 				return err
@@ -78,6 +77,18 @@ func (q *Queue) Close() error {
 		}
 	}
 	return errors.Join(q.out.close(), q.in.close())
+}
+
+// alive lists the sessions that have not ended.
+func (q *Queue) alive() (all []*session) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.sessions {
+		if s != nil && s.alive() {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // changed wakes those that wait in Receive. It needs the lock.
@@ -111,10 +122,14 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s.Visible += int64(len(q.ready))
-	s.Delayed += int64(q.held.Len())
-	if q.s != nil {
-		s.InFlight = int64(q.s.open() - len(q.ready) - q.held.Len())
+	held := q.held.Len() + q.waiting.Len()
+	s.Delayed += int64(held)
+	for _, x := range q.sessions {
+		if x != nil {
+			s.InFlight += int64(x.open())
+		}
 	}
+	s.InFlight = max(s.InFlight-int64(len(q.ready)+held), 0)
 	return s, nil
 }
 
@@ -136,23 +151,16 @@ func (q *Queue) Peek(context.Context, int) ([]driver.Delivery, error) {
 // Purge removes the ready messages, those that are delayed, and those that this process has in flight. Messages that other
 // processes have in flight remain.
 func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
-	q.mu.Lock()
-	s := q.s
-	var mine []*message
-	if s != nil && s.alive() {
-		mine = s.take()
-		q.drop(s)
-	}
-	q.mu.Unlock()
 	err = await(ctx, q.o.CallTimeout, func(context.Context) error {
-		if len(mine) > 0 {
-			if err := q.write(s, mine, nil); err != nil {
+		for _, s := range q.alive() {
+			q.mu.Lock()
+			mine := s.take()
+			q.drop(s)
+			q.mu.Unlock()
+			if err := errors.Join(q.write(s, mine, nil), s.barrier(q.o.Prefetch)); err != nil {
 				return err
 			}
-			if err := s.barrier(q.o.Prefetch); err != nil {
-				return err
-			}
-			n = int64(len(mine))
+			n += int64(len(mine))
 		}
 		names := []string{q.name}
 		for _, b := range buckets {

@@ -176,12 +176,13 @@ func TestOpen_Refuses(t *testing.T) {
 // TestWire: properties and headers of other producers arrive as text, and what RabbitMQ would interpret travels apart.
 func TestWire(t *testing.T) {
 	q := &Queue{name: "q"}
-	m, due, count := q.unpack(&amqp.Delivery{
+	w := q.unpack(amqp.Delivery{
 		ContentType: "application/json", CorrelationId: "c-1", MessageId: "m", Headers: amqp.Table{
 			"n": int32(5), "b": true, "nothing": nil, "when": time.Unix(60, 0), "bytes": []byte("x"), "list": []any{"a", int64(1)},
 			"x-delivery-count": int64(2), headerCount: int64(3), "x-death": []any{}, "x-first-death-queue": "d", headerDue: int64(1500),
 		},
 	})
+	m, due, count := w.msg, w.due, w.count
 	want := map[string]string{
 		"content-type": "application/json", "correlation-id": "c-1", "n": "5", "b": "true", "nothing": "", "when": "1970-01-01T00:01:00Z",
 		"bytes": "x", "list": `["a",1]`,

@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +19,10 @@ const consumerTag = "semel"
 
 // session is a channel with a consumer. Its deliveries end with it.
 type session struct {
-	ch   *amqp.Channel
-	dead atomic.Bool
-	rpc  sync.Mutex // one barrier at a time
+	ch    *amqp.Channel
+	delay bool // of a delay queue
+	dead  atomic.Bool
+	rpc   sync.Mutex // one barrier at a time
 
 	// Guarded by Queue.mu: the deliveries in the order of their tags, from the first on that is not settled.
 	window []*message
@@ -34,8 +36,9 @@ type message struct {
 	tag     uint64
 	raw     amqp.Delivery
 	msg     driver.Message
-	due     time.Time
-	count   int // deliveries before this one
+	due     time.Time // the end of its delay
+	until   time.Time // when it leaves its delay queue
+	count   int       // deliveries before this one
 	arrived time.Time
 	holder  *receipt // of the last Receive
 	state   state
@@ -104,36 +107,61 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 }
 
-// consume starts a consumer if there is none.
+// consume starts the consumers of the queue and of its delay queues that have ended.
 func (q *Queue) consume() error {
 	q.opening.Lock()
 	defer q.opening.Unlock()
-	q.mu.Lock()
-	s := q.s
-	q.mu.Unlock()
-	if s != nil && s.alive() {
-		return nil
+	for i := range q.sessions {
+		q.mu.Lock()
+		s, skip := q.sessions[i], i > 0 && q.noDelays
+		q.mu.Unlock()
+		if skip || s != nil && s.alive() {
+			continue
+		}
+		name := q.name
+		if i > 0 {
+			name = q.delayQueue(buckets[i-1])
+			err := q.declareDelay(&q.in, buckets[i-1])
+			if code(err) == amqp.AccessRefused {
+				q.o.Logger.Warn("long delays keep messages in this process, because the user must not declare delay queues", "queue", q.name, "err", err)
+				q.mu.Lock()
+				q.noDelays = true
+				q.mu.Unlock()
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := q.start(i, name); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// start starts a consumer.
+func (q *Queue) start(i int, name string) error {
 	ch, err := q.in.channel()
 	if err != nil {
 		return err
 	}
-	s = &session{ch: ch}
+	s := &session{ch: ch, delay: i > 0}
 	ended := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = ch.Qos(q.o.Prefetch, 0, false)
 	var in <-chan amqp.Delivery
 	if err == nil {
-		in, err = ch.Consume(q.name, consumerTag, false, false, false, false, nil)
+		in, err = ch.Consume(name, consumerTag, false, false, false, false, nil)
 	}
 	if err != nil {
 		_ = ch.Close()
 		return err
 	}
 	q.mu.Lock()
-	if q.s != nil {
-		q.drop(q.s)
+	if was := q.sessions[i]; was != nil {
+		q.drop(was)
 	}
-	q.s = s
+	q.sessions[i] = s
 	q.mu.Unlock()
 	go q.pump(s, in, ended)
 	return nil
@@ -168,12 +196,16 @@ func (q *Queue) pump(s *session, in <-chan amqp.Delivery, ended <-chan *amqp.Err
 }
 
 func (q *Queue) arrive(s *session, d amqp.Delivery) {
-	m := &message{s: s, tag: d.DeliveryTag, raw: d, arrived: time.Now()}
-	m.msg, m.due, m.count = q.unpack(&d)
+	m := q.unpack(d)
+	m.s = s
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s.window = append(s.window, m)
-	q.ready = append(q.ready, m)
+	if s.delay {
+		q.waiting.Put(m.until, m)
+	} else {
+		q.ready = append(q.ready, m)
+	}
 	q.changed()
 }
 
@@ -183,17 +215,18 @@ func (q *Queue) fresh() time.Duration { return q.o.ConsumerTimeout / 4 }
 
 // renew returns messages that have waited here for long to the queue. They are delivered again, and their time begins anew.
 func (q *Queue) renew(s *session) {
-	q.mu.Lock()
-	var old, rest []*message
-	for _, m := range q.ready {
-		if m.s == s && time.Since(m.arrived) >= q.fresh()/2 {
-			m.state = sending
-			old = append(old, m)
-		} else {
-			rest = append(rest, m)
+	var old []*message
+	is := func(m *message) bool {
+		if m.s != s || time.Since(m.arrived) < q.fresh()/2 {
+			return false
 		}
+		m.state = sending
+		old = append(old, m)
+		return true
 	}
-	q.ready = rest
+	q.mu.Lock()
+	q.ready = slices.DeleteFunc(q.ready, is)
+	q.waiting.Drop(is)
 	q.mu.Unlock()
 	_ = q.write(s, nil, old) // it fails with the channel
 }
@@ -201,14 +234,9 @@ func (q *Queue) renew(s *session) {
 // drop forgets the deliveries of a session. It needs the lock.
 func (q *Queue) drop(s *session) {
 	of := func(m *message) bool { return m.s == s }
-	var rest []*message
-	for _, m := range q.ready {
-		if !of(m) {
-			rest = append(rest, m)
-		}
-	}
-	q.ready = rest
+	q.ready = slices.DeleteFunc(q.ready, of)
 	q.held.Drop(of)
+	q.waiting.Drop(of)
 }
 
 // take takes what can be delivered now, and messages that are not due and cannot be held. next is when a held message is due,
@@ -217,7 +245,7 @@ func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next t
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	q.ready = append(q.ready, q.held.Due(now)...)
+	q.ready = slices.Concat(q.waiting.Due(now), q.held.Due(now), q.ready)
 	for len(q.ready) > 0 && len(out) < limit {
 		m := q.ready[0]
 		q.ready = q.ready[1:]
@@ -236,16 +264,23 @@ func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next t
 		out = append(out, d)
 	}
 	next = q.o.Wait
-	if due, ok := q.held.Next(); ok {
-		next = min(next, due.Sub(now))
+	for _, h := range [...]*redeliver.Schedule[*message]{&q.held, &q.waiting} {
+		if due, ok := h.Next(); ok {
+			next = min(next, due.Sub(now))
+		}
 	}
 	return out, early, next, q.wake
 }
 
 // hold keeps a message here until it is due, if that is soon, and if at most half of the prefetch is held: the rest stays free
-// for messages that are due. It needs the lock.
+// for messages that are due. Where there are no delay queues it holds every message, for MaxHold at most. It needs the lock.
 func (q *Queue) hold(m *message, due, now time.Time) bool {
-	if due.Sub(now) > MaxHold || due.Sub(m.arrived) > q.fresh()/2 || q.held.Len() >= (q.o.Prefetch+1)/2 {
+	switch {
+	case q.noDelays:
+		if most := now.Add(MaxHold); due.After(most) {
+			due = most
+		}
+	case m.s.delay, due.Sub(now) > MaxHold, due.Sub(m.arrived) > q.fresh()/2, q.held.Len() >= (q.o.Prefetch+1)/2:
 		return false
 	}
 	m.holder, m.due = nil, time.Time{}
@@ -264,12 +299,19 @@ func (q *Queue) putOff(ctx context.Context, early []*message) {
 		if err := q.out.publish(ctx, q, copies); err != nil {
 			return err
 		}
+		acks := map[*session][]*message{}
 		q.mu.Lock()
 		for _, m := range early {
 			m.state = sending
+			acks[m.s] = append(acks[m.s], m)
 		}
 		q.mu.Unlock()
-		return q.write(early[0].s, early, nil)
+		for s, ms := range acks {
+			if err := q.write(s, ms, nil); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err == nil {
 		return
@@ -279,7 +321,7 @@ func (q *Queue) putOff(ctx context.Context, early []*message) {
 	defer q.mu.Unlock()
 	for _, m := range early {
 		if m.s.alive() && m.state == pending {
-			q.held.Put(time.Now().Add(time.Second), m)
+			q.waiting.Put(time.Now().Add(time.Second), m)
 		}
 	}
 }

@@ -152,11 +152,7 @@ func (p *publisher) declare(q *Queue, bucket time.Duration) error {
 	if p.declared[bucket] {
 		return nil
 	}
-	err := p.with(func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(q.delayQueue(bucket), true, false, false, false, q.delayArgs(bucket))
-		return err
-	})
-	if err != nil {
+	if err := q.declareDelay(&p.link, bucket); err != nil {
 		return fmt.Errorf("declare the delay queue %s: %w", q.delayQueue(bucket), err)
 	}
 	if p.declared == nil {

@@ -33,18 +33,18 @@ func (q *Queue) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.O
 			for _, rc := range p.later {
 				if rc.copied = true; rc.m.state == pending {
 					rc.asked, rc.m.state = driver.Ack+1, sending
-					p.acks = append(p.acks, rc.m)
+					p.of(rc.m.s).acks = append(p.of(rc.m.s).acks, rc.m)
 				}
 			}
 			q.mu.Unlock()
 		}
 	}
-	if p.s != nil {
+	for s, b := range p.batches {
 		if err := await(ctx, q.o.CallTimeout, func(context.Context) error {
-			if err := q.write(p.s, p.acks, p.nacks); err != nil {
+			if err := q.write(s, b.acks, b.nacks); err != nil {
 				return err
 			}
-			return p.s.barrier(q.o.Prefetch)
+			return s.barrier(q.o.Prefetch)
 		}); err != nil {
 			return out, q.explain("settle in", errors.Join(failed, err))
 		}
@@ -63,17 +63,27 @@ func (q *Queue) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.O
 
 // plan is what Settle has to send.
 type plan struct {
-	s           *session // nil: nothing
-	asked       []int    // the items that have an outcome when all is sent
-	acks, nacks []*message
-	later       []*receipt // those whose copies are to be published before their ack
-	copies      []outgoing
+	batches map[*session]*batch
+	asked   []int      // the items that have an outcome when all is sent
+	later   []*receipt // those whose copies are to be published before their ack
+	copies  []outgoing
+}
+
+// batch is what is sent to one channel.
+type batch struct{ acks, nacks []*message }
+
+func (p *plan) of(s *session) *batch {
+	if p.batches[s] == nil {
+		p.batches[s] = &batch{}
+	}
+	return p.batches[s]
 }
 
 // plan sets the outcomes that are known, holds messages that are due soon, and marks what is going to be sent.
 func (q *Queue) plan(ss []driver.Settlement, out []driver.Outcome) (p plan) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	p.batches = map[*session]*batch{}
 	now := time.Now()
 	for i := range ss {
 		rc, a := ss[i].Receipt.(*receipt), ss[i].Action
@@ -87,7 +97,7 @@ func (q *Queue) plan(ss []driver.Settlement, out []driver.Outcome) (p plan) {
 		case known:
 			out[i] = o
 			continue
-		case !m.s.alive(), m.s != q.s, m.holder != rc, m.state != pending && rc.asked != wants+1:
+		case !m.s.alive(), m.holder != rc, m.state != pending && rc.asked != wants+1:
 			out[i] = driver.Lost
 			continue
 		case m.state != pending: // it was sent, and its outcome is unknown
@@ -100,12 +110,12 @@ func (q *Queue) plan(ss []driver.Settlement, out []driver.Outcome) (p plan) {
 			p.copies = append(p.copies, q.delayed(m, now.Add(ss[i].After)))
 		case wants == driver.Ack:
 			rc.asked, m.state = driver.Ack+1, sending
-			p.acks = append(p.acks, m)
+			p.of(m.s).acks = append(p.of(m.s).acks, m)
 		default:
 			rc.asked, m.state = a+1, sending
-			p.nacks = append(p.nacks, m)
+			p.of(m.s).nacks = append(p.of(m.s).nacks, m)
 		}
-		p.s = m.s
+		p.of(m.s)
 		p.asked = append(p.asked, i)
 	}
 	return p

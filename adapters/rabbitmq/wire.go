@@ -18,7 +18,8 @@ import (
 const (
 	headerGroup = "x-semel-group"   // the message's group
 	headerRest  = "x-semel-headers" // JSON of the headers that RabbitMQ cannot keep
-	headerDue   = "x-semel-due"     // milliseconds since 1970: a delay
+	headerDue   = "x-semel-due"     // milliseconds since 1970: the end of a delay
+	headerUntil = "x-semel-until"   // milliseconds since 1970: until when the message waits in this delay queue
 	headerCount = "x-semel-count"   // deliveries before the message was delayed
 )
 
@@ -94,9 +95,10 @@ func pack(m *driver.Message) (amqp.Publishing, error) {
 	return p, nil
 }
 
-// unpack is the counterpart of pack. count is how often the message was delivered before, on a quorum queue.
-func (q *Queue) unpack(d *amqp.Delivery) (m driver.Message, due time.Time, count int) {
-	m = driver.Message{ID: d.MessageId, Queue: q.name, Body: d.Body, SentAt: d.Timestamp, Headers: make(map[string]string, len(d.Headers)+1)}
+// unpack is the counterpart of pack. The rest is the state of a message in this package.
+func (q *Queue) unpack(d amqp.Delivery) *message {
+	w := &message{tag: d.DeliveryTag, raw: d, arrived: time.Now()}
+	m := driver.Message{ID: d.MessageId, Queue: q.name, Body: d.Body, SentAt: d.Timestamp, Headers: make(map[string]string, len(d.Headers)+1)}
 	if m.Body == nil {
 		m.Body = []byte{}
 	}
@@ -107,9 +109,11 @@ func (q *Queue) unpack(d *amqp.Delivery) (m driver.Message, due time.Time, count
 		case name == headerGroup:
 			m.Group = text(v)
 		case name == headerDue && isNumber:
-			due = time.UnixMilli(n)
+			w.due = time.UnixMilli(n)
+		case name == headerUntil && isNumber:
+			w.until = time.UnixMilli(n)
 		case name == headerCount && isNumber, name == "x-delivery-count" && isNumber:
-			count += int(n)
+			w.count += int(n)
 		case name == headerRest && json.Unmarshal([]byte(text(v)), &rest) == nil, servers(name):
 		default:
 			m.Headers[strings.ToValidUTF8(name, "\uFFFD")] = text(v)
@@ -124,7 +128,8 @@ func (q *Queue) unpack(d *amqp.Delivery) (m driver.Message, due time.Time, count
 		}
 	}
 	maps.Copy(m.Headers, rest)
-	return m, due, count
+	w.msg = m
+	return w
 }
 
 // text is a header's value of any type as text.

@@ -27,32 +27,29 @@ var rabbitPrograms = programs{
 }
 
 // RabbitMQ starts a RabbitMQ node on free loopback ports, with a name, data and cookie of its own. Settings are lines of
-// rabbitmq.conf: {"consumer_timeout": "60000"}; the setting plugins is a list of plugins ("rabbitmq_management"). The first start
-// takes about 13 seconds. Close ends it; so does the end of this process. If no Erlang port mapper (epmd) runs on this
-// machine, the node starts one, which stays.
+// rabbitmq.conf ({"consumer_timeout": "60000"}), or environment variables ({"RABBITMQ_ENABLED_PLUGINS": "rabbitmq_management"}).
+// The first start takes about 13 seconds. Close ends it; so does the end of this process. If no Erlang port mapper (epmd)
+// runs on this machine, the node starts one, which stays.
 func RabbitMQ(ctx context.Context, o Options) (*Server, error) {
 	bins, err := find(ctx, rabbitPrograms)
 	if err != nil {
 		return nil, err
 	}
-	settings := maps.Clone(o.Settings)
-	plugins := settings["plugins"]
-	delete(settings, "plugins")
-	k := &rabbit{plugins: plugins}
+	k := &rabbit{}
 	s, err := makeDir(k, o)
 	if err != nil {
 		return nil, err
 	}
 	s.bins = bins
-	if err := start(ctx, s, func(s *Server) error { return k.configure(s, settings) }); err != nil {
+	if err := start(ctx, s, func(s *Server) error { return k.configure(s, o.Settings) }); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
 type rabbit struct {
-	plugins string
-	nodes   int // the port for other nodes, of which there are none
+	env   []string
+	nodes int // the port for other nodes, of which there are none
 }
 
 func (r *rabbit) configure(s *Server, settings map[string]string) (err error) {
@@ -62,8 +59,13 @@ func (r *rabbit) configure(s *Server, settings map[string]string) (err error) {
 	all := map[string]string{"listeners.tcp.1": s.Addr()}
 	maps.Copy(all, settings)
 	var b bytes.Buffer
+	r.env = nil
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		fmt.Fprintf(&b, "%s = %s\n", k, all[k])
+		if strings.HasPrefix(k, "RABBITMQ_") {
+			r.env = append(r.env, k+"="+all[k])
+		} else {
+			fmt.Fprintf(&b, "%s = %s\n", k, all[k])
+		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "rabbitmq.conf"), b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write the settings of rabbitmq: %w", err)
@@ -79,8 +81,9 @@ func (r *rabbit) command(s *Server) *exec.Cmd {
 	in := func(name string) string { return filepath.Join(s.dir, name) }
 	cmd.Env = append(s.bins.env(), "HOME="+s.dir, "RABBITMQ_NODENAME=semel"+strconv.Itoa(s.port)+"@localhost", "RABBITMQ_DIST_PORT="+strconv.Itoa(r.nodes),
 		"RABBITMQ_MNESIA_BASE="+s.data(), "RABBITMQ_LOGS=-", "RABBITMQ_LOG_BASE="+in("logs"), "RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"),
-		"RABBITMQ_ADVANCED_CONFIG_FILE="+in("none"), "RABBITMQ_CONF_ENV_FILE="+os.DevNull, "RABBITMQ_ENABLED_PLUGINS="+r.plugins,
-		"ERL_EPMD_ADDRESS=127.0.0.1", "ERL_FLAGS=-kernel inet_dist_use_interface {127,0,0,1}")
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+in("none"), "RABBITMQ_CONF_ENV_FILE="+os.DevNull,
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+in("none"), "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_FLAGS=-kernel inet_dist_use_interface {127,0,0,1}")
+	cmd.Env = append(cmd.Env, r.env...)
 	return cmd
 }
 

@@ -11,9 +11,8 @@ import (
 // buckets are how long messages wait in delay queues at most. A message passes them again until it is due. All messages of one
 // queue wait for about the same time, so the next one that is due is at the head.
 //
-// These queues have no TTL and no dead-letter exchange, which could return messages without a worker: when a node starts
-// (RabbitMQ 3.10), a quorum queue whose messages have expired meanwhile stays without a leader if it returns them at least once,
-// and loses them if at most once. So the workers consume them.
+// These queues have no TTL and no dead-letter exchange, which could return messages without a worker: a quorum queue of RabbitMQ
+// 3.10 lost messages that had expired when its node started, because the queue that they return to had no leader yet.
 var buckets = [...]time.Duration{5 * time.Minute, 10 * time.Second}
 
 // delayQueue is the name of a delay queue.

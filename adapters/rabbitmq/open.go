@@ -24,7 +24,8 @@ type Queue struct {
 	in   link // consumes and inspects
 	out  publisher
 
-	opening sync.Mutex // one opens the session
+	opening sync.Mutex              // one starts consumers
+	tried   [len(buckets)]time.Time // when a consumer of a delay queue was tried to be started, until it runs
 
 	mu       sync.Mutex
 	sessions [1 + len(buckets)]*session   // of the queue and of its delay queues, the last ones; nil before the first Receive

@@ -46,6 +46,26 @@ func restart(t *testing.T, s *server.Server) {
 	}
 }
 
+// settled declares the queues, and restarts the node in order: a quorum queue of RabbitMQ 3.10 that was declared a second before
+// the node is killed may have no leader afterwards.
+func settled(t *testing.T, s *server.Server, q *Queue) {
+	t.Helper()
+	for _, b := range buckets {
+		if err := q.declareDelay(&q.in, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Stop(server.Fast); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := q.Stats(t.Context()); err != nil && t.Context().Err() == nil; _, err = q.Stats(t.Context()) {
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
 // reopened opens a queue of a node that was just started: its queues take some time.
 func reopened(t *testing.T, dial Dial, name string, o Options) *Queue {
 	t.Helper()
@@ -74,6 +94,7 @@ func TestFM35_NodeKilledInFlight(t *testing.T) {
 	name := fresh(t, dial, CreateOptions{})
 	q := openQueue(t, dial, name, Options{Prefetch: 1000, Logger: quiet, CallTimeout: 20 * time.Second})
 	const n, delayed = 3000, 50
+	settled(t, s, q)
 	fill(t, q, n)
 	ms := make([]driver.Message, delayed)
 	for i := range ms {
@@ -140,6 +161,7 @@ func TestFM11_KillAfterSend(t *testing.T) {
 	both(t, func(t *testing.T, o CreateOptions) {
 		name := fresh(t, dial, o)
 		q := openQueue(t, dial, name, Options{})
+		settled(t, s, q)
 		fill(t, q, 500)
 		if err := q.Send(t.Context(), driver.Message{ID: "later", Delay: 11 * time.Second}); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/redeliver"
 )
+
+// startAgain is the pause after an attempt to consume a delay queue that has not succeeded. A queue without a leader does not respond for a minute.
+const startAgain = 2 * time.Minute
 
 // consumerTag names the only consumer of a channel.
 const consumerTag = "semel"
@@ -107,37 +111,49 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 }
 
-// consume starts the consumers of the queue and of its delay queues that have ended.
+// consume starts the consumer of the queue if it has ended, and those of the delay queues in the background.
 func (q *Queue) consume() error {
 	q.opening.Lock()
 	defer q.opening.Unlock()
-	for i := range q.sessions {
-		q.mu.Lock()
-		s, skip := q.sessions[i], i > 0 && q.noDelays
-		q.mu.Unlock()
-		if skip || s != nil && s.alive() {
-			continue
-		}
-		name := q.name
-		if i > 0 {
-			name = q.delayQueue(buckets[i-1])
-			err := q.declareDelay(&q.in, buckets[i-1])
-			if code(err) == amqp.AccessRefused {
-				q.o.Logger.Warn("long delays keep messages in this process, because the user must not declare delay queues", "queue", q.name, "err", err)
-				q.mu.Lock()
-				q.noDelays = true
-				q.mu.Unlock()
-				continue
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := q.start(i, name); err != nil {
+	if !q.running(0) {
+		if err := q.start(0, q.name); err != nil {
 			return err
 		}
 	}
+	for i, b := range buckets {
+		if q.running(i+1) || time.Since(q.tried[i]) < startAgain {
+			continue
+		}
+		q.tried[i] = time.Now()
+		go func() {
+			err := q.declareDelay(&q.in, b)
+			if err == nil {
+				err = q.start(i+1, q.delayQueue(b))
+			}
+			if err == nil {
+				q.opening.Lock()
+				q.tried[i] = time.Time{}
+				q.opening.Unlock()
+			}
+			if err == nil || errors.Is(err, errClosed) {
+				return
+			}
+			q.o.Logger.Warn("a delay queue cannot be consumed", "queue", q.delayQueue(b), "err", err)
+			if code(err) == amqp.AccessRefused {
+				q.mu.Lock()
+				q.noDelays = true
+				q.mu.Unlock()
+			}
+		}()
+	}
 	return nil
+}
+
+// running reports that a consumer has not ended.
+func (q *Queue) running(i int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sessions[i] != nil && q.sessions[i].alive()
 }
 
 // start starts a consumer.

@@ -270,7 +270,8 @@ func (d *rabbitDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 		return nil, err
 	}
 	s := q.Settings()
-	return rabbitFacts(d.t.QueueName(), &s, q.Features().Unconfirmed), nil
+	o, err := d.t.rabbit.options("queue")
+	return rabbitFacts(d.t.QueueName(), &s, cmp.Or(o.Prefetch, rabbitmq.DefaultPrefetch)), err
 }
 
 func rabbitFacts(queue string, s *rabbitmq.Settings, prefetch int) []Fact {

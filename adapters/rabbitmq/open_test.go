@@ -84,7 +84,7 @@ func TestFM17_SettingsThatLoseMessages(t *testing.T) {
 	}
 }
 
-// TestFM17_DeliveryLimitOf4: RabbitMQ 4 has a limit unless the queue says otherwise. Create says so there.
+// TestFM17_DeliveryLimitOf4: RabbitMQ 4 has a limit unless the queue says otherwise. Create sets none there.
 func TestFM17_DeliveryLimitOf4(t *testing.T) {
 	for _, c := range []struct {
 		version, kind string

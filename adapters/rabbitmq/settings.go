@@ -81,7 +81,7 @@ func major(version string) int {
 // durability reports whether accepted messages survive, and what loses them.
 func (s *Settings) durability() (durable bool, caveats []string) {
 	if s.Unread != nil {
-		return true, []string{"the arguments of the queue could not be read (the user lacks the right configure), so nobody knows whether it loses messages"}
+		return true, []string{"the arguments of the queue could not be read (the user lacks the right configure): whether it loses messages is unknown"}
 	}
 	limit, lost := s.DeliveryLimit(), 0
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Settle ends deliveries. Acks and returned messages are sent, and a request behind them is answered when the server has read
-// them: without its response they are Unknown. Deliveries of a channel that has ended are Lost.
+// Settle ends deliveries. Acks and returned messages are sent, and a request behind them gets its response when the server has
+// read them. Without that they are Unknown. Deliveries of a channel that has ended are Lost.
 //
 // A Retry or Defer with a delay keeps the message here, or moves it to a delay queue (see the package's text): its copy is
 // confirmed before it is acked, so a crash in between leaves both.

@@ -66,8 +66,8 @@ func (o *opening) keepDeadLetters() error {
 		return output.Usage("--store %s keeps no dead letters of other queues", open.Redact(o.urls.Store)).
 			WithHint("--store postgres://… or --store 'sqlite:lab.db'")
 	}
-	letters := box.DeadLetterQueue(o.rabbit.Features().Name)
-	q := deadletter.With(o.rabbit, letters)
-	o.place.Queue, o.place.Quiet = rabbitQueue{q, o.rabbit, q.(driver.QueueInspector), letters}, farQuiet
+	dead := box.DeadLetterQueue(o.rabbit.Features().Name)
+	q := deadletter.With(o.rabbit, dead)
+	o.place.Queue, o.place.Quiet = rabbitQueue{q, o.rabbit, q.(driver.QueueInspector), dead}, farQuiet
 	return nil
 }

@@ -1,13 +1,15 @@
 # test-quick needs Go and nothing else. race needs a C compiler (the race detector does); lint and the modules outside of
 # the workspace fetch what they pin through the Go module proxy, once.
 #
-# Tests that need a PostgreSQL, MariaDB or MySQL, Redis or NATS take the one that SEMEL_TEST_POSTGRES, SEMEL_TEST_MYSQL,
-# SEMEL_TEST_REDIS or SEMEL_TEST_NATS names, else the one on the standard port of this machine, else they start one of their own from the installed binaries or
-# from Debian's packages (not MariaDB's). The tests of a full disk mount a file system, which takes root. SQS, DynamoDB and Step Functions are
-# fakes in the process; where moto_server, the aws command, npm, terraform, Valkey or Chromium are installed, tests use them too, and
-# DynamoDB Local where SEMEL_TEST_DYNAMODB has its URL. make test lists at the end which tests were left out for what this
-# machine does not have.
-# SEMEL_SKIP=postgres,mysql,redis,nats,tmpfs,moto_server leaves them out anyway; what SEMEL_DEMAND lists must not be left out.
+# Tests that need a PostgreSQL, MariaDB or MySQL, Redis, NATS or RabbitMQ take the one that SEMEL_TEST_POSTGRES,
+# SEMEL_TEST_MYSQL, SEMEL_TEST_REDIS, SEMEL_TEST_NATS or SEMEL_TEST_RABBITMQ names, else the one on the standard port of this
+# machine, else they start one of their own from the installed binaries or from Debian's packages (not MariaDB's and
+# RabbitMQ's). The tests of a full disk mount a file system, which takes root. SQS, DynamoDB, Step Functions and Kafka are
+# fakes in the process (SEMEL_TEST_KAFKA names a real one); where moto_server, the aws command, npm, terraform, Valkey or
+# Chromium are installed, tests use them too, and DynamoDB Local where SEMEL_TEST_DYNAMODB has its URL. make test lists at
+# the end which tests were left out for what this machine does not have.
+# SEMEL_SKIP=postgres,mysql,redis,nats,rabbitmq,tmpfs,moto_server leaves them out anyway; what SEMEL_DEMAND lists must not
+# be left out.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -44,7 +44,9 @@ const (
 	quotas      = sqsGuide + "quotas-messages.html"
 	// jetStream is about consumers: AckWait, MaxDeliver.
 	jetStream = "https://docs.nats.io/nats-concepts/jetstream/consumers"
-	lambda    = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
+	// quorum is about quorum queues: delivery limit, dead letters.
+	quorum = "https://www.rabbitmq.com/docs/quorum-queues"
+	lambda = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
 )
 
 // Advice is the advice for a workload that [Workload.Check] has not refused, in the order in which the questions come up.
@@ -57,6 +59,9 @@ func (in Workload) Advice() []Advice {
 	}
 	if in.Kind == KindNATS {
 		items = append(items, maxDeliver(in))
+	}
+	if in.Kind == KindRabbitMQ {
+		items = append(items, deliveryLimit())
 	}
 	items = append(items, retention(in, s))
 	if in.Kind.SQS() {
@@ -101,6 +106,10 @@ func visibility(in Workload, s Settings) Advice {
 	}
 	if in.Kind == KindRedis {
 		it.attribute("visibility", words.About(s.Visibility)+" of the queue (semel queue create --default-visibility), which has to be the same")
+	}
+	if in.Kind == KindRabbitMQ {
+		it.Source = law3
+		it.Why = "RabbitMQ has no visibility timeout, and redelivers when a worker's connection ends; the lease of a claim follows from it: " + it.Why
 	}
 	if l := in.Live; l != nil {
 		it.compare(words.About(l.Visibility), l.Visibility == s.Visibility)
@@ -206,6 +215,16 @@ func maxDeliver(in Workload) Advice {
 			it.Have = "-1"
 		}
 	}
+	return it
+}
+
+func deliveryLimit() Advice {
+	it := Advice{
+		Name: "delivery limit", Level: LevelAdvice, Question: "After how many deliveries may RabbitMQ drop a message?", Value: "none", Source: quorum,
+		Why: "every disconnect of a worker counts for all prefetched messages, and a message over the limit is dropped without a handler run; " +
+			"semel counts attempts and keeps dead letters; RabbitMQ 4.0 has a limit of 20 by default",
+	}
+	it.attribute("x-delivery-limit", "-1, and on RabbitMQ 3 no such argument")
 	return it
 }
 

@@ -117,8 +117,10 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/prometheus/prometheus v0.312.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/semel-dev/semel/adapters/aws v0.0.0
+	github.com/semel-dev/semel/adapters/rabbitmq v0.0.0
 	github.com/semel-dev/semel/contrib/otel v0.0.0
 	github.com/semel-dev/semel/contrib/prom v0.0.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0
@@ -144,3 +146,4 @@ replace github.com/semel-dev/semel/contrib/prom => ../contrib/prom
 replace github.com/semel-dev/semel/contrib/otel => ../contrib/otel
 
 replace github.com/semel-dev/semel/adapters/aws => ../adapters/aws
+replace github.com/semel-dev/semel/adapters/rabbitmq => ../adapters/rabbitmq

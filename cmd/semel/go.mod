@@ -19,12 +19,14 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/semel-dev/semel v0.0.0
 	github.com/semel-dev/semel/adapters/mysql v0.0.0
 	github.com/semel-dev/semel/adapters/nats v0.0.0
 	github.com/semel-dev/semel/adapters/postgres v0.0.0
+	github.com/semel-dev/semel/adapters/rabbitmq v0.0.0
 	github.com/semel-dev/semel/adapters/redis v0.0.0
 	github.com/semel-dev/semel/adapters/sqlite v0.0.0
 	github.com/spf13/cobra v1.10.2
@@ -114,6 +116,8 @@ replace github.com/semel-dev/semel/adapters/mysql => ../../adapters/mysql
 replace github.com/semel-dev/semel/adapters/nats => ../../adapters/nats
 
 replace github.com/semel-dev/semel/adapters/postgres => ../../adapters/postgres
+
+replace github.com/semel-dev/semel/adapters/rabbitmq => ../../adapters/rabbitmq
 
 replace github.com/semel-dev/semel/adapters/redis => ../../adapters/redis
 

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel"
@@ -30,9 +31,11 @@ import (
 	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
 	"github.com/semel-dev/semel/adapters/nats"
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/adapters/redis"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -100,7 +103,7 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return slices.Concat(all, mysqlPlaces(t), awsPlaces(t), natsPlaces(t), redisPlaces(t))
+	return slices.Concat(all, mysqlPlaces(t), awsPlaces(t), natsPlaces(t), rabbitPlaces(t), redisPlaces(t))
 }
 
 // mysqlPlaces are databases of servers of their own.
@@ -154,6 +157,23 @@ func natsPlaces(t *testing.T) (all []place) {
 		all = append(all, place{kind, q, nil})
 	}
 	return all
+}
+
+// rabbitPlaces is a quorum queue. Its dead letters are kept with the records, so it is shown with stores that can.
+func rabbitPlaces(t *testing.T) []place {
+	t.Helper()
+	url := server.Shared(t, "rabbitmq")
+	dial := func() (*amqp.Connection, error) { return amqp.Dial(url) }
+	name := fmt.Sprintf("semel-guarantees-%d", os.Getpid())
+	if err := rabbitmq.Create(t.Context(), dial, name, rabbitmq.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := rabbitmq.Open(t.Context(), dial, name, rabbitmq.Options{})
+	if err := errors.Join(err, rabbitmq.Delete(t.Context(), dial, name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	return []place{{quorum, deadletter.With(q, memory.NewQueue("dead letters")), nil}}
 }
 
 // redisPlaces are servers of their own, and of the one that may lose something its records alone.
@@ -361,6 +381,7 @@ const (
 	unsafeNATS     = "NATS with its default `sync_interval`"
 	unsafeRedis    = "Redis with `appendfsync everysec`"
 	safeNATS       = "NATS with `sync_interval: always`"
+	quorum         = "RabbitMQ with a quorum queue"
 	safeRedis      = "Redis with `appendfsync always`"
 )
 
@@ -380,6 +401,8 @@ func placeLabel(queue, store string, same bool) string {
 	case slices.Contains(single, queue) || slices.Contains(single, store):
 		return ""
 	case queue == unsafeNATS && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
+		return ""
+	case queue == quorum && store != "PostgreSQL" && store != "SQLite":
 		return ""
 	case queue == store:
 		return two[queue]

@@ -43,12 +43,17 @@ var services = map[string]*service{
 		variable: "SEMEL_TEST_NATS", usual: "nats://127.0.0.1:4222",
 		try: tryNATS, start: NATS,
 	},
+	"rabbitmq": {
+		variable: "SEMEL_TEST_RABBITMQ", usual: "amqp://guest:guest@127.0.0.1:5672/",
+		try: tryRabbitMQ, start: RabbitMQ,
+	},
 	"valkey": {variable: "SEMEL_TEST_VALKEY", try: tryRedis, start: Valkey},
 }
 
-// Shared is the URL of a server that ordinary tests share ("postgres", "mysql", "redis", "valkey" or "nats"): the
-// one that SEMEL_TEST_POSTGRES, SEMEL_TEST_MYSQL, SEMEL_TEST_REDIS, SEMEL_TEST_VALKEY or SEMEL_TEST_NATS names; else the one on the
-// usual port of this machine, if it lets us in without a password (no Valkey: Redis has the same port); else a throw-away server of this test
+// Shared is the URL of a server that ordinary tests share ("postgres", "mysql", "redis", "valkey", "nats" or "rabbitmq"): the one
+// that SEMEL_TEST_POSTGRES, SEMEL_TEST_MYSQL, SEMEL_TEST_REDIS, SEMEL_TEST_VALKEY, SEMEL_TEST_NATS or SEMEL_TEST_RABBITMQ names;
+// else the one on the usual port of this machine, if it lets us in without a password of its own (no Valkey: Redis has the same
+// port); else a throw-away server of this test
 // binary. A test must not stop it, nor touch what is not its own: see [Database].
 //
 // Where no server can be had the test is left out: see [LeaveOut].
@@ -57,7 +62,7 @@ func Shared(tb testing.TB, name string) string {
 	Need(tb, name)
 	s := services[name]
 	if s == nil {
-		tb.Fatalf("there is no service %q: use postgres, mysql, redis, valkey or nats", name)
+		tb.Fatalf("there is no service %q: use postgres, mysql, redis, valkey, nats or rabbitmq", name)
 	}
 	s.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

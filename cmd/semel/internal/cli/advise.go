@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,6 +177,10 @@ func example(k ops.QueueKind, fifo bool) string {
 		return "mysql://db.example.org/shop?queue=orders"
 	case ops.KindNATS:
 		return "nats://nats.example.org:4222?queue=ORDERS"
+	case ops.KindRabbitMQ:
+		return "amqp://rabbitmq.example.org/shop?queue=orders"
+	case ops.KindKafka:
+		return "kafka://kafka.example.org:9092?queue=orders"
 	case ops.KindRedis:
 		return "redis://cache.example.org:6379?queue=orders"
 	case ops.KindMemory:
@@ -194,7 +199,7 @@ func command(url string, s ops.Settings, in ops.Workload) string {
 	if s.Kind.SQS() {
 		store = " --store 'dynamodb://semel-records'"
 	}
-	if s.Kind == ops.KindNATS {
+	if slices.Contains([]ops.QueueKind{ops.KindNATS, ops.KindRabbitMQ, ops.KindKafka}, s.Kind) {
 		store = " --store 'postgres://db.example.org/shop'"
 	}
 	more := ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
@@ -33,6 +34,9 @@ func Open(ctx context.Context, p URLs, visibility time.Duration) (*Place, error)
 	if err = o.queue(ctx, queue); err == nil {
 		err = o.store(ctx, store)
 	}
+	if err == nil && o.rabbit != nil {
+		err = o.keepDeadLetters()
+	}
 	if err != nil {
 		return nil, errors.Join(err, o.place.Close())
 	}
@@ -44,6 +48,7 @@ type opening struct {
 	urls       URLs
 	visibility time.Duration
 	place      *Place
+	rabbit     *rabbitmq.Queue // nil: the queue is elsewhere
 	// opened is the SQL database of the queue, and at where it is: the store joins it when it is there, too.
 	opened *database
 	at     string
@@ -68,6 +73,9 @@ func (o *opening) queue(ctx context.Context, t open.Target) error {
 		return o.nats(ctx)
 	case "redis":
 		return o.redisQueue(ctx)
+	}
+	if t.Scheme == "amqp" {
+		return o.rabbitMQ(ctx)
 	}
 	db, err := o.database(ctx, "queue", o.urls.Queue, t)
 	if err != nil {

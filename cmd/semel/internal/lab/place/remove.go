@@ -38,9 +38,12 @@ func removeSide(ctx context.Context, p URLs, flag, raw string) error {
 	if err != nil {
 		return err
 	}
-	if t.Scheme == "nats" {
+	if t.Scheme == "nats" || t.Scheme == "amqp" {
 		if !strings.Contains(t.Queue, ours) {
 			return fmt.Errorf("%s was not made by the lab: left alone", t.Shown)
+		}
+		if t.Scheme == "amqp" {
+			return open.RemoveRabbitMQ(ctx, raw)
 		}
 		return open.RemoveNATS(ctx, raw)
 	}

@@ -56,6 +56,8 @@ func (s *Setup) String() string {
 			return s.fakedName(d, "a queue of SQS")
 		case "nats":
 			return "a stream of NATS"
+		case "amqp":
+			return "a queue of RabbitMQ"
 		}
 		if d.scheme == "redis" {
 			return "keys of a Redis"
@@ -122,6 +124,9 @@ func (s *Setup) Make(ctx context.Context, run, dir string, visibility time.Durat
 		return p, err
 	case s.queue.scheme == "redis":
 		p.Queue, err = s.makeRedisQueue(ctx, p, run, visibility)
+		return p, err
+	case s.queue.scheme == "amqp":
+		p.Queue, err = s.makeRabbitMQ(ctx, run)
 		return p, err
 	case s.queue == s.store:
 		p.Queue = p.Store

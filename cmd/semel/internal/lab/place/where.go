@@ -87,6 +87,9 @@ func (w Where) fill(queue, store *side) error {
 		case queue.scheme == "nats":
 			return output.Usage("--store is needed with --queue %s: the adapter of NATS keeps no records", open.Redact(w.Queue)).
 				WithHint("--store postgres://… or --on embedded")
+		case queue.scheme == "amqp":
+			return output.Usage("--store is needed with --queue %s: the adapter of RabbitMQ keeps no records", open.Redact(w.Queue)).
+				WithHint("--store postgres://… or --on embedded")
 		case store.scheme == "dynamodb":
 			return output.Usage("--queue is needed with --store %s: DynamoDB has no queues", open.Redact(w.Store)).
 				WithHint("--queue 'sqs://semel-lab', --queue postgres://… or --on aws")

@@ -1,11 +1,16 @@
 package realinput
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -27,6 +32,35 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	statementEffect(t, lines, stream.URL()+"?queue=HOOKS&wait=1s", func() {
+		if err := stream.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := stream.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}, "--default-visibility", "2s")
+}
+
+// TestStatementEffect_RabbitMQOntoPostgres: the same with a quorum queue on the server of this machine, which is not killed.
+func TestStatementEffect_RabbitMQOntoPostgres(t *testing.T) {
+	lines := payloads(t)
+	if !semeltest.Nightly() {
+		lines = lines[:100]
+	}
+	url := server.Shared(t, "rabbitmq")
+	name := fmt.Sprintf("semel-realinput-%d", os.Getpid())
+	t.Cleanup(func() {
+		dial := func() (*amqp.Connection, error) { return amqp.Dial(url) }
+		if err := rabbitmq.Delete(context.Background(), dial, name); err != nil {
+			t.Error(err)
+		}
+	})
+	statementEffect(t, lines, url+"?wait=1s&queue="+name, nil)
+}
+
+// statementEffect sends the payloads through a queue. Effects and records go to PostgreSQL.
+func statementEffect(t *testing.T, lines []string, queue string, strike func(), create ...string) {
 	store := server.Database(t)
 	db, err := pgx.Connect(t.Context(), store)
 	if err != nil {
@@ -42,24 +76,16 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 		}
 		return n
 	}
-	queue := stream.URL() + "?queue=HOOKS&wait=1s"
 	semel, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(semel, "queue", "create", "--queue", queue, "--default-visibility", "2s").CombinedOutput(); err != nil {
-		t.Fatalf("make the stream: %v: %s", err, out)
+	if out, err := exec.Command(semel, append([]string{"queue", "create", "--queue", queue}, create...)...).CombinedOutput(); err != nil {
+		t.Fatalf("make the queue: %v: %s", err, out)
 	}
 	s := newFixtureOn(t, lines, func(string) string { return queue }, store)
 	s.run("migrate", "--store", store)
-	s.strike = func() {
-		if err := stream.Kill(); err != nil {
-			t.Error(err)
-		}
-		if err := stream.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	s.strike = strike
 	h := s.script(`cat > /dev/null
 printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",%d],"rows":1}\n' "$SEMEL_EFFECT_KEY" $PPID
 `)

@@ -1,0 +1,76 @@
+package rabbitmq
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// CreateOptions of [Create]. The zero value is the documented default.
+type CreateOptions struct {
+	// Classic declares a classic queue, which one node keeps. Defaults to a quorum queue.
+	Classic bool
+}
+
+// Create declares a durable queue, without a delivery limit. It leaves a queue that exists as it is.
+func Create(ctx context.Context, dial Dial, queue string, o CreateOptions) error {
+	q := &Queue{name: queue, o: Options{}.withDefaults(), in: link{dial: dial}}
+	err := await(ctx, q.o.CallTimeout, func(context.Context) error {
+		if _, err := q.messages(queue); err == nil {
+			return nil
+		}
+		conn, err := q.in.get()
+		if err != nil {
+			return err
+		}
+		version, _ := conn.Properties["version"].(string)
+		return q.in.with(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(queue, true, false, false, false, o.args(version))
+			return err
+		})
+	})
+	if closed := q.in.close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return q.explain("declare", err)
+	}
+	return nil
+}
+
+func (o CreateOptions) args(version string) amqp.Table {
+	args := amqp.Table{"x-queue-type": "quorum"}
+	if o.Classic {
+		args["x-queue-type"] = "classic"
+	} else if major(version) >= 4 { // it has a limit of 20 by default, and RabbitMQ 3 refuses -1 on use
+		args["x-delivery-limit"] = -1
+	}
+	return args
+}
+
+// Delete deletes a queue with its messages and its delay queues. It returns nil if there is none.
+func Delete(ctx context.Context, dial Dial, queue string) error {
+	q := &Queue{name: queue, o: Options{}.withDefaults(), in: link{dial: dial}}
+	err := await(ctx, q.o.CallTimeout, func(context.Context) error {
+		names := []string{queue}
+		for _, b := range buckets {
+			names = append(names, q.delayQueue(b))
+		}
+		for _, name := range names {
+			if err := q.in.with(func(ch *amqp.Channel) error {
+				_, err := ch.QueueDelete(name, false, false, false)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if closed := q.in.close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return q.explain("delete", err)
+	}
+	return nil
+}

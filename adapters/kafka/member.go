@@ -39,7 +39,7 @@ func (q *Queue) join() (*member, error) {
 	life, end := context.WithCancel(context.Background())
 	opts := append([]kgo.Opt{kgo.ClientID("semel")}, q.o.Client...)
 	opts = append(opts, kgo.WithContext(life), kgo.ConsumerGroup(q.o.Group), kgo.ConsumeTopics(q.topic), kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
+		kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost))
 	client, err := kgo.NewClient(opts...)
 	if err != nil {

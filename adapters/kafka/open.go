@@ -120,15 +120,14 @@ func (q *Queue) Settings() (partitions, replicas int, config map[string]string) 
 // Features describes the queue as its settings were when it was opened.
 func (q *Queue) Features() driver.QueueFeatures {
 	retention := time.Duration(max(q.is.number("retention.ms"), 0)) * time.Millisecond
+	if retention > 0 { // a segment is deleted when its last message is that old
+		retention += time.Duration(q.is.number("segment.ms")) * time.Millisecond
+	}
 	durable, caveats := q.is.durability(q.topic)
-	f := driver.QueueFeatures{
-		Name: q.name(), Kind: "kafka", Retention: retention, Durable: durable, Caveats: caveats, Delays: true, Orders: true,
-		Unconfirmed: (q.o.Window + pollMax) * max(q.is.partitions, 1),
+	return driver.QueueFeatures{
+		Name: q.name(), Kind: "kafka", Retention: retention, Horizon: driver.LateBy(retention, 0, 0), Durable: durable, Caveats: caveats,
+		Delays: true, Orders: true, Unconfirmed: (q.o.Window + pollMax) * max(q.is.partitions, 1),
 	}
-	if retention > 0 { // a segment goes when its last message is that old
-		f.Horizon = driver.LateBy(retention, time.Duration(q.is.number("segment.ms"))*time.Millisecond, 0)
-	}
-	return f
 }
 
 // durability is what the queue reports of acknowledged messages.

@@ -20,12 +20,13 @@ const (
 	SQLite   Kind = "sqlite"
 	Postgres Kind = "postgres"
 	NATS     Kind = "nats"
+	Kafka    Kind = "kafka"
 	Memory   Kind = "memory"
 	Other    Kind = "other"
 )
 
 // Kinds lists them.
-func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, NATS, Memory, Other} }
+func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, NATS, Kafka, Memory, Other} }
 
 // SQS reports a queue of Amazon SQS.
 func (k Kind) SQS() bool { return k == Standard || k == FIFO }

@@ -100,6 +100,12 @@ func visibility(in Input, s Settings) Item {
 		it.Source = jetStream
 		it.attribute("AckWait", Text(s.Visibility)+" of the consumer, which has to be the same")
 	}
+	if in.Kind == Kafka {
+		it.Source = law3
+		it.Why = "Kafka hides no message: a partition belongs to one worker until its session ends (session=45s in the URL). The claim is " +
+			"computed from this setting: after a crash the message waits for the longer of the two"
+		return it
+	}
 	if l := in.Live; l != nil {
 		it.compare(Text(l.Visibility), l.Visibility == s.Visibility)
 		if in.LambdaTimeout > 0 && l.Visibility < in.LambdaTimeout {

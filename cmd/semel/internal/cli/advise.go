@@ -65,7 +65,7 @@ records as the worker does.`,
 	}
 	fs := c.Flags()
 	var kinds []string
-	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, memory, other), or its URL")
+	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, kafka, memory, other), or its URL")
 	for _, k := range advice.Kinds() {
 		kinds = append(kinds, string(k))
 	}
@@ -173,6 +173,8 @@ func example(k advice.Kind, fifo bool) string {
 		return "postgres://db.example.org/shop?queue=orders"
 	case advice.NATS:
 		return "nats://nats.example.org:4222?queue=ORDERS"
+	case advice.Kafka:
+		return "kafka://kafka.example.org:9092?queue=orders"
 	case advice.Memory:
 		return "memory://?queue=orders"
 	case advice.Other:
@@ -189,7 +191,7 @@ func command(url string, s advice.Settings, in advice.Input) string {
 	if s.Kind.SQS() {
 		store = " --store 'dynamodb://semel-records'"
 	}
-	if s.Kind == advice.NATS {
+	if s.Kind == advice.NATS || s.Kind == advice.Kafka {
 		store = " --store 'postgres://db.example.org/shop'"
 	}
 	more := ""

@@ -254,7 +254,7 @@ func (x *inspection) times() {
 	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
 		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most",
 			advice.Text(limit), advice.Text(x.q.MaxVisible))
-	case limit > visible && !x.q.Extends:
+	case limit > visible && !x.q.Extends && x.q.Visible > 0:
 		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", advice.Text(limit*10/9), advice.Text(lease)),
 			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again",
 			advice.Text(limit), advice.Text(visible))

@@ -67,14 +67,15 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Create a queue, or its database, if it does not exist", Args: noArgs,
 		Long: `create makes the database of a queue. With sqs:// it makes the queue and a dead-letter queue (NAME-dead, named in its redrive
-policy), with nats:// a stream, its consumer and a bucket for dead letters. An existing queue stays as it is. Records count the
-attempts (semel work --max-attempts). --max-receives must be far higher, because deferred duplicates are receives, too: semel doctor
-computes how high.`,
+policy), with nats:// a stream, its consumer and a bucket for dead letters, with kafka:// a topic. An existing queue stays as it
+is. Records count the attempts (semel work --max-attempts). --max-receives must be far higher, because deferred duplicates are
+receives, too: semel doctor computes how high.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
   semel queue create --queue 'sqs://orders?region=eu-west-1' \
     --default-visibility 5m --message-retention 14d
   semel queue create --queue sqs://orders.fifo
-  semel queue create --queue 'nats://127.0.0.1?queue=ORDERS'`,
+  semel queue create --queue 'nats://127.0.0.1?queue=ORDERS'
+  semel queue create --queue 'kafka://127.0.0.1?queue=orders&partitions=12&replicas=3'`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if receives < 0 || receives > 1000 {
 				return output.Usage("--max-receives is out of range").WithHint("use 1 to 1000, or leave it away")
@@ -92,7 +93,7 @@ computes how high.`,
 	}
 	f := c.Flags()
 	f.Var(&visibility, "default-visibility", "sqs://, nats://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
-	f.Var(&keep, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
+	f.Var(&keep, "message-retention", "sqs://, nats://, kafka://: how long a message is kept (default: 4d, on NATS forever, on Kafka the brokers' default)")
 	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
 }

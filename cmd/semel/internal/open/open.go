@@ -297,6 +297,8 @@ func Explain(flag, raw, doing string, err error) error {
 		return awsError(t, doing, err, "")
 	case t.nats != nil:
 		return natsError(t, doing, err)
+	case t.kafka != nil:
+		return kafkaError(t, doing, err)
 	case t.kind == postgresKind:
 		return unreachableServer(t, err)
 	case t.kind == redisKind:

@@ -15,7 +15,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind, redisKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind, kafkaKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {
@@ -68,6 +68,8 @@ type Target struct {
 	aws *awsPlace
 	// nats is what a URL of NATS says; nil for others.
 	nats *natsPlace
+	// kafka is what a URL of Kafka says; nil for others.
+	kafka *kafkaPlace
 	// place tells databases apart: two targets of one place are one database.
 	place string
 	kind  *kind
@@ -157,7 +159,7 @@ func (t Target) HasRecords() error {
 		return nil
 	}
 	err := output.Usage("--store is needed with %s: %s", t.Shown, t.kind.noRecords)
-	if t.nats != nil {
+	if t.nats != nil || t.kafka != nil {
 		return err.WithHint("--store 'postgres://user@host/database', or for one machine --store 'sqlite:records.db'")
 	}
 	return err.WithHint("--store 'dynamodb://semel-records' (semel migrate makes the table), or for one machine --store 'sqlite:records.db'")

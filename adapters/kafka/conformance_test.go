@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -28,13 +32,20 @@ func fresh(t testing.TB, partitions int, o Options) *Queue {
 	if err := Create(t.Context(), topic, CreateOptions{Options: o, Partitions: partitions}); err != nil {
 		t.Fatal(err)
 	}
-	q := open(t, topic, o)
-	t.Cleanup(func() {
-		if _, err := q.admin.DeleteTopic(t.Context(), topic); err != nil && t.Context().Err() == nil {
+	t.Cleanup(func() { // after the queue is closed
+
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		c, err := kgo.NewClient(o.Client...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := kadm.NewClient(c).DeleteTopic(ctx, topic); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Logf("remove topic %s: %v", topic, err)
 		}
 	})
-	return q
+	return open(t, topic, o)
 }
 
 func open(t testing.TB, topic string, o Options) *Queue {
@@ -60,13 +71,19 @@ func die(t testing.TB, q *Queue) {
 	id, _ := m.client.GroupMetadata()
 	m.end()
 	m.wg.Wait()
+	expel(t, q, id)
+}
+
+// expel removes a member from the group, as the end of its session does.
+func expel(t testing.TB, q *Queue, id string) {
+	t.Helper()
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = q.o.Group, id
 	member := kmsg.NewLeaveGroupRequestMember()
 	member.MemberID = id
 	req.Members = append(req.Members, member)
 	if _, err := req.RequestWith(t.Context(), q.client); err != nil {
-		t.Errorf("expel the dead member: %v", err)
+		t.Errorf("expel member %s: %v", id, err)
 	}
 }
 

@@ -103,12 +103,16 @@ func (q *Queue) arrive(m *member, fetches kgo.Fetches) (failed bool) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
 			return
 		}
-		if loss := (*kgo.ErrDataLoss)(nil); errors.As(err, &loss) {
+		loss := (*kgo.ErrDataLoss)(nil)
+		switch {
+		case errors.As(err, &loss):
 			q.o.Logger.Error("kafka_data_loss: the log lost messages, and new ones have their offsets", "queue", q.name(), "partition", partition, "err", err)
 			q.drop(partition)
-			return
+		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.FencedMemberEpoch):
+			q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; the client joins the group again", "queue", q.name(), "err", err)
+		default:
+			failed, q.failed = true, q.explain("receive from", err)
 		}
-		failed, q.failed = true, q.explain("receive from", err)
 	})
 	fetches.EachRecord(func(in *kgo.Record) {
 		p := q.parts[in.Partition]
@@ -168,6 +172,12 @@ func (m *member) commits(ctx context.Context) {
 		}
 		if err := m.commitNow(ctx, nil); err != nil && ctx.Err() == nil {
 			m.q.o.Logger.Warn("commit_failed", "queue", m.q.name(), "err", err)
+			if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) { // it was deleted, or made anew
+				m.q.mu.Lock()
+				m.q.failed = m.q.explain("commit the position of", err)
+				m.q.signal()
+				m.q.mu.Unlock()
+			}
 			pause(ctx, 500*time.Millisecond)
 			m.kick()
 		}

@@ -8,6 +8,7 @@
 # DynamoDB Local where SEMEL_TEST_DYNAMODB has its URL. make test lists at the end which tests were left out for what this
 # machine does not have.
 # SEMEL_SKIP=postgres,redis,nats,tmpfs,moto_server leaves them out anyway; what SEMEL_DEMAND lists must not be left out.
+# Kafka is a fake, in the process or beside it; where SEMEL_TEST_KAFKA names brokers (host:9092), the suites of the adapter use them too.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -34,7 +34,7 @@ func fresh(t testing.TB, partitions int, o Options) *Queue {
 	}
 	t.Cleanup(func() { // after the queue is closed
 
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		c, err := kgo.NewClient(o.Client...)
 		if err != nil {

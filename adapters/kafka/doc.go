@@ -1,5 +1,5 @@
-// Package kafka is a queue on Kafka: a topic, and a consumer group that keeps the position. It keeps no records and no dead
-// letters: any store keeps records, and package [github.com/semel-dev/semel/driver/deadletter] keeps dead letters in one.
+// Package kafka is a queue on Kafka: a topic, and a consumer group that keeps the position. It keeps no records: any store
+// does. Package [github.com/semel-dev/semel/driver/deadletter] keeps its dead letters in a store, too.
 //
 //	q, err := kafka.Open(ctx, "orders", kafka.Options{Client: []kgo.Opt{kgo.SeedBrokers("b1:9092", "b2:9092")}})
 //	defer q.Close()

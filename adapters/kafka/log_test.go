@@ -67,7 +67,7 @@ func TestFM75_TopicMadeAnew(t *testing.T) {
 	}
 	again := open(t, q.topic, q.o)
 	send(t, again, 0, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if ds, err := q.Receive(ctx, 3); err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotFound) {
 		t.Errorf("received %+v, %v of another log", ds, err)
@@ -176,7 +176,7 @@ func TestFM60_PoisonAtTheHead(t *testing.T) {
 	if first[1].Position.Partition != p {
 		others++
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	paused := func() (held int, paused bool) {
 		q.mu.Lock()

@@ -111,7 +111,7 @@ func TestFM26_MembersJoinAndLeave(t *testing.T) {
 // waitFor waits for a condition that another goroutine makes true.
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for !done() {
 		if ctx.Err() != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// patience is for what must happen, on a machine that is busy.
-const patience = time.Minute
+// timeout bounds what must happen, on a machine that is busy.
+const timeout = time.Minute
 
 // fake starts a cluster, with a queue on a topic of its own.
 func fake(t *testing.T, partitions int, o Options) (*kfake.Cluster, *Queue) {
@@ -38,7 +38,7 @@ func send(t testing.TB, q *Queue, from, to int) {
 // receive waits for n messages.
 func receive(t testing.TB, q *Queue, n int) (out []driver.Delivery) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for len(out) < n {
 		ds, err := q.Receive(ctx, n-len(out))
@@ -71,7 +71,7 @@ func position(c *kfake.Cluster, q *Queue, partition int32) int64 {
 // committed waits until the group's position in a partition is at.
 func committed(t testing.TB, c *kfake.Cluster, q *Queue, partition int32, at int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	_, err := c.WaitGroupInfo(ctx, q.o.Group, func(i *kfake.GroupInfo) bool { return i != nil && i.Commits[q.topic][partition].Offset == at })
 	if err != nil {
@@ -81,7 +81,7 @@ func committed(t testing.TB, c *kfake.Cluster, q *Queue, partition int32, at int
 
 func stable(t testing.TB, c *kfake.Cluster, q *Queue, members int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := c.WaitGroupStable(ctx, q.o.Group, members); err != nil {
 		t.Fatalf("the group has no %d members: %v", members, err)

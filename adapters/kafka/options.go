@@ -13,6 +13,9 @@ const (
 	pollMax = 1000
 	// windowBytes is how many bytes of messages that are not settled a partition holds before it is paused.
 	windowBytes = 16 << 20
+	// spread is how many bytes of messages without a key go to one partition before the next: a worker receives from few
+	// partitions, and the messages of one Send are for all workers.
+	spread = 4 << 10
 	// gather is how long positions gather before they are committed.
 	gather = 25 * time.Millisecond
 )

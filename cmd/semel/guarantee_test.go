@@ -26,11 +26,14 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/adapters/kafka"
+	"github.com/semel-dev/semel/adapters/kafka/kafkatest"
 	"github.com/semel-dev/semel/adapters/nats"
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/redis"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -98,7 +101,7 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return slices.Concat(all, awsPlaces(t), natsPlaces(t), redisPlaces(t))
+	return slices.Concat(all, awsPlaces(t), natsPlaces(t), kafkaPlaces(t), redisPlaces(t))
 }
 
 // natsPlaces are streams of a server that syncs what it acknowledges, and of one that may not.
@@ -124,6 +127,26 @@ func natsPlaces(t *testing.T) (all []place) {
 		}
 		all = append(all, place{kind, q, nil})
 	}
+	return all
+}
+
+// kafkaPlaces are a topic that two brokers confirm, and one that a single broker confirms.
+func kafkaPlaces(t *testing.T) (all []place) {
+	t.Helper()
+	o := kafka.Options{Client: kafkatest.Client(kafkatest.Start(t))}
+	for replicas, kind := range map[int]string{3: safeKafka, 1: unsafeKafka} {
+		topic := fmt.Sprint("orders-", replicas)
+		if err := kafka.Create(t.Context(), topic, kafka.CreateOptions{Options: o, Partitions: 1, Replicas: replicas}); err != nil {
+			t.Fatal(err)
+		}
+		q, err := kafka.Open(t.Context(), topic, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = q.Close() })
+		all = append(all, place{kind, deadletter.With(q, memory.NewQueue(topic)), nil})
+	}
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(b.kind, a.kind) })
 	return all
 }
 
@@ -241,7 +264,9 @@ func guarantees(t *testing.T, all []place) string {
 				}
 				label := placeLabel(q.kind, s.kind, i == j)
 				cfg := semel.Config{Queue: q.queue, Store: s.store}
-				h.with(&cfg)
+				if h.with(&cfg); cfg.ClaimAtCommit && !q.queue.Features().Counts {
+					continue // New refuses it
+				}
 				p, err := semel.Guarantee(cfg)
 				if errors.Is(err, semel.ErrNoTx) || label == "" {
 					continue
@@ -314,8 +339,10 @@ func grouped(labels []string, by map[string]kept) (out [][]string) {
 const (
 	unsafePostgres = "PostgreSQL, commits not waited for"
 	unsafeNATS     = "NATS with its default `sync_interval`"
+	unsafeKafka    = "Kafka with one replica"
 	unsafeRedis    = "Redis with `appendfsync everysec`"
 	safeNATS       = "NATS with `sync_interval: always`"
+	safeKafka      = "Kafka with `min.insync.replicas` 2"
 	safeRedis      = "Redis with `appendfsync always`"
 )
 
@@ -332,7 +359,7 @@ func placeLabel(queue, store string, same bool) string {
 		return one[queue]
 	case queue == "memory" || store == "memory" || queue == unsafePostgres || store == unsafePostgres:
 		return ""
-	case queue == unsafeNATS && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
+	case (queue == unsafeNATS || queue == unsafeKafka) && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
 		return ""
 	case queue == store:
 		return two[queue]

@@ -8,15 +8,12 @@ import (
 
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
+	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
 // TestStatementEffect_NATSOntoPostgres: the payloads come through a stream of NATS, effects and records go to PostgreSQL. Besides
 // a worker the NATS server is killed, and started again on its data.
 func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
-	lines := payloads(t)
-	if !semeltest.Nightly() {
-		lines = lines[:100]
-	}
 	server.Need(t, "nats")
 	stream, err := server.NATS(t.Context(), server.Options{})
 	if err != nil {
@@ -27,6 +24,28 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "2s"}, func() {
+		if err := stream.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := stream.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStatementEffect_KafkaOntoPostgres is the same with a topic of a fake broker.
+func TestStatementEffect_KafkaOntoPostgres(t *testing.T) {
+	broker := kfake.Start(t)
+	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=2s&partitions=6", nil, broker.Restart)
+}
+
+// ontoPostgres makes a queue, and has its payloads handled while strike kills its server.
+func ontoPostgres(t *testing.T, queue string, create []string, strike func()) {
+	lines := payloads(t)
+	if !semeltest.Nightly() {
+		lines = lines[:100]
+	}
 	store := server.Database(t)
 	db, err := pgx.Connect(t.Context(), store)
 	if err != nil {
@@ -42,24 +61,17 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 		}
 		return n
 	}
-	queue := stream.URL() + "?queue=HOOKS&wait=1s"
 	semel, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(semel, "queue", "create", "--queue", queue, "--default-visibility", "2s").CombinedOutput(); err != nil {
-		t.Fatalf("make the stream: %v: %s", err, out)
+	args := append([]string{"queue", "create", "--queue", queue}, create...)
+	if out, err := exec.Command(semel, args...).CombinedOutput(); err != nil {
+		t.Fatalf("make the queue: %v: %s", err, out)
 	}
 	s := newFixtureOn(t, lines, func(string) string { return queue }, store)
 	s.run("migrate", "--store", store)
-	s.strike = func() {
-		if err := stream.Kill(); err != nil {
-			t.Error(err)
-		}
-		if err := stream.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	s.strike = strike
 	h := s.script(`cat > /dev/null
 printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",%d],"rows":1}\n' "$SEMEL_EFFECT_KEY" $PPID
 `)

@@ -139,7 +139,7 @@ func (q *Queue) peek(ctx context.Context, limit int, left map[int32]span) (out [
 	if len(from) == 0 {
 		return nil, nil
 	}
-	opts := append(slices.Clone(q.o.Client), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{q.topic: from}),
+	opts := append(append(q.o.common(), q.o.Client...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{q.topic: from}),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	c, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -202,11 +202,10 @@ func (q *Queue) Purge(ctx context.Context) (int64, error) {
 		}
 	}
 	for id := range q.parts {
-		paused := q.drop(id).paused
+		q.drop(id)
 		q.parts[id] = newPart(id, left[id].end)
-		q.parts[id].committed, q.parts[id].paused = -1, paused
+		q.parts[id].committed = -1
 	}
-	m.regulate()
 	q.mu.Unlock()
 	if err := m.commitNow(ctx, nil); err != nil {
 		return 0, q.explain("purge", err)

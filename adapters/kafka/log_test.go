@@ -232,3 +232,15 @@ func TestFM59_BinaryHeaders(t *testing.T) {
 		t.Errorf("sent again as %q", h)
 	}
 }
+
+// TestFM75_TruncationOfAPausedPartition: a partition that is paused when it loses its end goes on.
+func TestFM75_TruncationOfAPausedPartition(t *testing.T) {
+	_, q := fake(t, 1, Options{Window: 10, Logger: slog.New(slog.DiscardHandler)})
+	send(t, q, 0, 50)
+	receive(t, q, 50)
+	waitFor(t, func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.parts[0].paused })
+	loss := kgo.FetchPartition{Partition: 0, Err: &kgo.ErrDataLoss{Topic: q.topic, Partition: 0, ConsumedTo: 50, ResetTo: 50}}
+	q.arrive(q.member, kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: q.topic, Partitions: []kgo.FetchPartition{loss}}}}})
+	send(t, q, 50, 51)
+	settle(t, q, driver.Ack, driver.Applied, receive(t, q, 1)...)
+}

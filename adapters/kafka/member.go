@@ -37,7 +37,7 @@ func (q *Queue) join() (*member, error) {
 	}
 	m := &member{q: q, hungry: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
 	life, end := context.WithCancel(context.Background())
-	opts := append([]kgo.Opt{kgo.ClientID("semel")}, q.o.Client...)
+	opts := append(q.o.common(), q.o.Client...)
 	opts = append(opts, kgo.WithContext(life), kgo.ConsumerGroup(q.o.Group), kgo.ConsumeTopics(q.topic), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost))
@@ -276,9 +276,6 @@ func (m *member) forget(partitions []int32) (parts []*part) {
 			parts = append(parts, p)
 		}
 	}
-	if len(partitions) > 0 {
-		m.client.ResumeFetchPartitions(map[string][]int32{q.topic: partitions}) // it may be assigned again
-	}
 	return parts
 }
 
@@ -289,6 +286,9 @@ func (q *Queue) drop(id int32) *part {
 		return nil
 	}
 	delete(q.parts, id)
+	if p.paused { // it may be assigned again
+		q.member.client.ResumeFetchPartitions(map[string][]int32{q.topic: {id}})
+	}
 	p.revoked, p.open, p.waiting = true, nil, nil
 	gone := func(r *record) bool { return r.part.revoked }
 	q.ready = slices.DeleteFunc(q.ready, gone)

@@ -69,8 +69,8 @@ func Open(ctx context.Context, topic string, o Options) (*Queue, error) {
 // connect talks to no broker yet.
 func connect(topic string, o Options) (*Queue, error) {
 	q := &Queue{topic: topic, o: o.withDefaults(topic), parts: map[int32]*part{}, wake: make(chan struct{})}
-	own := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(q.o.CallTimeout), kgo.ProducerLinger(0),
-		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(spread, true, true, nil)), kgo.AllowIdempotentProduceCancellation(), kgo.RetryTimeout(q.o.CallTimeout)}
+	own := append(q.o.common(), kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(q.o.CallTimeout), kgo.ProducerLinger(0),
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(spread, true, true, nil)), kgo.AllowIdempotentProduceCancellation(), kgo.RetryTimeout(q.o.CallTimeout))
 	client, err := kgo.NewClient(append(own, o.Client...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka: open topic %q: Options.Client: %w", topic, err)

@@ -47,3 +47,19 @@ func (o Options) withDefaults(topic string) Options {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }
+
+// common are options that Client may override.
+func (o *Options) common() []kgo.Opt {
+	return []kgo.Opt{kgo.ClientID("semel"), kgo.WithLogger(clientLog{o.Logger})}
+}
+
+// clientLog logs the warnings of the client: it waits for brokers that are away, and returns no error then.
+type clientLog struct{ to *slog.Logger }
+
+// Level implements kgo.Logger.
+func (clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+// Log implements kgo.Logger.
+func (l clientLog) Log(_ kgo.LogLevel, text string, pairs ...any) {
+	l.to.Warn("kafka: "+text, pairs...)
+}

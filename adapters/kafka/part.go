@@ -88,7 +88,7 @@ func (p *part) settle(r *record) (next *record) {
 			delete(p.waiting, group)
 		}
 	}
-	r.msg = driver.Message{ID: r.msg.ID}
+	r.msg = driver.Message{}
 	for len(p.open) > 0 && p.open[0].settled {
 		p.low = kgo.EpochOffset{Epoch: p.open[0].pos.Epoch, Offset: p.open[0].pos.Offset + 1}
 		p.open[0] = nil

@@ -47,11 +47,18 @@ func TestFM26_MembersJoinAndLeave(t *testing.T) {
 			const n = 400
 			c, a := fake(t, 6, Options{Client: opts})
 			send(t, a, 0, n)
-			held := receive(t, a, n)
-			settle(t, a, driver.Ack, driver.Applied, held[:n/2]...)
+			received := map[int32][]driver.Delivery{}
+			for _, d := range receive(t, a, n) {
+				received[d.Position.Partition] = append(received[d.Position.Partition], d)
+			}
+			var held []driver.Delivery // the second half of each partition
 			before := map[string]bool{}
-			for _, d := range held[:n/2] {
-				before[d.ID] = true
+			for _, ds := range received {
+				held = append(held, ds[len(ds)/2:]...)
+				for _, d := range ds[:len(ds)/2] {
+					settle(t, a, driver.Ack, driver.Applied, d)
+					before[d.ID] = true
+				}
 			}
 			b := open(t, a.topic, a.o)
 			var mu sync.Mutex
@@ -79,7 +86,7 @@ func TestFM26_MembersJoinAndLeave(t *testing.T) {
 			stable(t, c, a, 2)
 			waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got) > 0 })
 			lost := 0
-			for _, d := range held[n/2:] {
+			for _, d := range held {
 				out, err := a.Settle(ctx, driver.Settlement{Receipt: d.Receipt})
 				if err != nil || out[0] != driver.Applied && out[0] != driver.Lost {
 					t.Errorf("ack of %s: %v, %v", d.ID, out, err)
@@ -95,7 +102,7 @@ func TestFM26_MembersJoinAndLeave(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Errorf("leave: %v", err)
 			}
-			waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == n/2 })
+			waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == len(held) })
 			stop()
 			wg.Wait()
 			if lost == 0 {
@@ -171,4 +178,21 @@ func TestFM19_CommitsFail(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFM26_PrefetchedPartitionsMove: partitions move while more messages than a poll takes are ready and nobody receives. The
+// member goes on with the partitions that it keeps, or gets again.
+func TestFM26_PrefetchedPartitionsMove(t *testing.T) {
+	_, q := fake(t, 1, Options{})
+	const n = 3 * pollMax
+	send(t, q, 0, n)
+	receive(t, q, 1)
+	waitFor(t, func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.ready) >= pollMax })
+	id, _ := q.member.client.GroupMetadata()
+	expel(t, q, id)
+	waitFor(t, func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.parts) == 0 })
+	for got := 0; got < n; got++ {
+		settle(t, q, driver.Ack, driver.Applied, receive(t, q, 1)...)
+	}
+	empty(t, q)
 }

@@ -25,8 +25,8 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 	for {
 		ds, wake, due, err := q.take(limit)
+		poke(m.hungry) // also if nothing was there: partitions may have moved
 		if len(ds) > 0 || err != nil {
-			poke(m.hungry)
 			return ds, err
 		}
 		if err := await(ctx, wake, due); err != nil {

@@ -13,7 +13,9 @@ import (
 // Start starts a fake cluster of three brokers, which ends with the test. Sessions of groups may be short.
 func Start(tb testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	tb.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.GroupMinSessionTimeout(100 * time.Millisecond)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.GroupMinSessionTimeout(100 * time.Millisecond), kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "100"}),
+	}, opts...)...)
 	if err != nil {
 		tb.Fatalf("start a fake of Kafka: %v", err)
 	}

@@ -191,7 +191,7 @@ func TestFM26_PrefetchedPartitionsMove(t *testing.T) {
 	id, _ := q.member.client.GroupMetadata()
 	expel(t, q, id)
 	waitFor(t, func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.parts) == 0 })
-	for got := 0; got < n; got++ {
+	for range n {
 		settle(t, q, driver.Ack, driver.Applied, receive(t, q, 1)...)
 	}
 	empty(t, q)

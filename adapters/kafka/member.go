@@ -44,7 +44,7 @@ func (q *Queue) join() (*member, error) {
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		end()
-		return nil, fmt.Errorf("kafka: receive from %s: Options.Client: %w", q.name(), err)
+		return nil, fmt.Errorf("kafka: receive from %s: Options.Client: %w", q.name, err)
 	}
 	ctx, stop := context.WithCancel(life)
 	m.client, m.end, m.stop, q.member = client, end, stop, m
@@ -106,10 +106,10 @@ func (q *Queue) arrive(m *member, fetches kgo.Fetches) (failed bool) {
 		loss := (*kgo.ErrDataLoss)(nil)
 		switch {
 		case errors.As(err, &loss):
-			q.o.Logger.Error("kafka_data_loss: the log lost messages, and new ones have their offsets", "queue", q.name(), "partition", partition, "err", err)
+			q.o.Logger.Error("kafka_data_loss: the log lost messages, and new ones have their offsets", "queue", q.name, "partition", partition, "err", err)
 			q.drop(partition)
 		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.FencedMemberEpoch):
-			q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; the client joins the group again", "queue", q.name(), "err", err)
+			q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; the client joins the group again", "queue", q.name, "err", err)
 		default:
 			failed, q.failed = true, q.explain("receive from", err)
 		}
@@ -171,7 +171,7 @@ func (m *member) commits(ctx context.Context) {
 			return
 		}
 		if err := m.commitNow(ctx, nil); err != nil && ctx.Err() == nil {
-			m.q.o.Logger.Warn("commit_failed", "queue", m.q.name(), "err", err)
+			m.q.o.Logger.Warn("commit_failed", "queue", m.q.name, "err", err)
 			if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) { // it was deleted, or made anew
 				m.q.mu.Lock()
 				m.q.failed = m.q.explain("commit the position of", err)
@@ -258,7 +258,7 @@ func (m *member) revoked(ctx context.Context, _ *kgo.Client, gone map[string][]i
 		return
 	}
 	if err := m.commitNow(ctx, parts); err != nil {
-		m.q.o.Logger.Warn("commit_failed: settled messages of partitions that moved are redelivered and replayed", "queue", m.q.name(), "err", err)
+		m.q.o.Logger.Warn("commit_failed: settled messages of partitions that moved are redelivered and replayed", "queue", m.q.name, "err", err)
 	}
 }
 

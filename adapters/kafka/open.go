@@ -23,6 +23,7 @@ var ErrNotFound = errors.New("not found")
 // leaves it.
 type Queue struct {
 	topic  string
+	name   string // the topic's, with a group other than the default: two groups of a topic are two queues
 	o      Options
 	client *kgo.Client // sends, and asks the brokers; it is in no group
 	admin  *kadm.Client
@@ -69,6 +70,9 @@ func Open(ctx context.Context, topic string, o Options) (*Queue, error) {
 // connect talks to no broker yet.
 func connect(topic string, o Options) (*Queue, error) {
 	q := &Queue{topic: topic, o: o.withDefaults(topic), parts: map[int32]*part{}, wake: make(chan struct{})}
+	if q.name = topic; q.o.Group != DefaultGroup(topic) {
+		q.name += "/" + q.o.Group
+	}
 	own := append(q.o.common(), kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(q.o.CallTimeout), kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(spread, true, true, nil)), kgo.AllowIdempotentProduceCancellation(), kgo.RetryTimeout(q.o.CallTimeout))
 	client, err := kgo.NewClient(append(own, o.Client...)...)
@@ -125,7 +129,7 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 	durable, caveats := q.is.durability(q.topic)
 	return driver.QueueFeatures{
-		Name: q.name(), Kind: "kafka", Retention: retention, Horizon: driver.LateBy(retention, 0, 0), Durable: durable, Caveats: caveats,
+		Name: q.name, Kind: "kafka", Retention: retention, Horizon: driver.LateBy(retention, 0, 0), Durable: durable, Caveats: caveats,
 		Delays: true, Orders: true, Unconfirmed: (q.o.Window + pollMax) * max(q.is.partitions, 1),
 	}
 }
@@ -146,14 +150,6 @@ func (s *settings) durability(topic string) (durable bool, caveats []string) {
 	}
 	return true, []string{fmt.Sprintf("Kafka acknowledges messages when %d brokers have them in memory: they are lost if the machines of "+
 		"these brokers fail at once", inSync)}
-}
-
-// name is the topic's, with a group other than the default: two groups of a topic are two queues.
-func (q *Queue) name() string {
-	if q.o.Group == DefaultGroup(q.topic) {
-		return q.topic
-	}
-	return q.topic + "/" + q.o.Group
 }
 
 // Close leaves the group, after it committed what is settled, and ends the connections.

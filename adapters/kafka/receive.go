@@ -14,7 +14,7 @@ import (
 // delivered in their order, one at a time.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
-		return nil, fmt.Errorf("kafka: receive from %s: max is %d, must be at least 1", q.name(), limit)
+		return nil, fmt.Errorf("kafka: receive from %s: max is %d, must be at least 1", q.name, limit)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

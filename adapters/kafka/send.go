@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -26,12 +25,12 @@ const (
 // A delay is refused (driver.ErrUnsupported): it would hold back the position of its partition.
 func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("kafka: send to %s: %w", q.name(), err)
+		return fmt.Errorf("kafka: send to %s: %w", q.name, err)
 	}
 	out := make([]*kgo.Record, len(ms))
 	for i := range ms {
 		if ms[i].Delay > 0 {
-			return fmt.Errorf("kafka: send to %s: message %d: Delay is %v, and a log has none: %w", q.name(), i, ms[i].Delay, driver.ErrUnsupported)
+			return fmt.Errorf("kafka: send to %s: message %d: Delay is %v, and a log has none: %w", q.name, i, ms[i].Delay, driver.ErrUnsupported)
 		}
 		out[i] = pack(&ms[i])
 	}
@@ -45,7 +44,11 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 
 // pack makes the form in which a message travels.
 func pack(m *driver.Message) *kgo.Record {
-	out := &kgo.Record{Value: m.Body, Headers: []kgo.RecordHeader{{Key: headerID, Value: []byte(cmp.Or(m.ID, driver.NewMessageID()))}}}
+	id := m.ID
+	if id == "" {
+		id = driver.NewMessageID()
+	}
+	out := &kgo.Record{Value: m.Body, Headers: []kgo.RecordHeader{{Key: headerID, Value: []byte(id)}}}
 	if m.Group != "" {
 		out.Key = []byte(m.Group)
 	}
@@ -67,7 +70,7 @@ func (q *Queue) unpack(in *kgo.Record) *record {
 		pos:  driver.Position{Log: q.is.log, Partition: in.Partition, Offset: in.Offset, Epoch: in.LeaderEpoch},
 		size: len(in.Value) + len(in.Key),
 	}
-	m := driver.Message{Queue: q.name(), Group: string(in.Key), Body: in.Value, Headers: map[string]string{}, SentAt: in.Timestamp, Position: &r.pos}
+	m := driver.Message{Queue: q.name, Group: string(in.Key), Body: in.Value, Headers: map[string]string{}, SentAt: in.Timestamp, Position: &r.pos}
 	for _, h := range in.Headers {
 		r.size += len(h.Key) + len(h.Value)
 		value := string(h.Value)
@@ -84,7 +87,9 @@ func (q *Queue) unpack(in *kgo.Record) *record {
 		}
 		m.Headers[name] = value
 	}
-	m.ID = cmp.Or(m.ID, r.pos.String())
+	if m.ID == "" {
+		m.ID = r.pos.String()
+	}
 	r.msg = m
 	return r
 }

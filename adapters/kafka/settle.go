@@ -14,7 +14,7 @@ import (
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	for i := range s {
 		if err := q.check(&s[i]); err != nil {
-			return nil, fmt.Errorf("kafka: settle in %s: item %d: %w", q.name(), i, err)
+			return nil, fmt.Errorf("kafka: settle in %s: item %d: %w", q.name, i, err)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -70,5 +70,5 @@ func (q *Queue) settle(rc *receipt, a driver.Action, after time.Duration) driver
 
 // Extend is not supported: a delivery has no deadline.
 func (q *Queue) Extend(_ context.Context, _ time.Duration, _ ...any) ([]driver.Outcome, error) {
-	return nil, fmt.Errorf("kafka: extend in %s: a delivery has no deadline: %w", q.name(), driver.ErrUnsupported)
+	return nil, fmt.Errorf("kafka: extend in %s: a delivery has no deadline: %w", q.name, driver.ErrUnsupported)
 }

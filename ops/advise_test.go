@@ -186,7 +186,7 @@ func TestALiveQueueIsCompared(t *testing.T) {
 
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	for field, in := range map[string]Workload{
-		"queue":          {Kind: "kafka"},
+		"queue":          {Kind: "pulsar"},
 		"p99":            {P99: time.Hour, MaxRuntime: time.Minute},
 		"retention":      {Retention: 15 * day},
 		"lambda-timeout": {LambdaTimeout: 16 * time.Minute, Kind: KindFIFO},

@@ -111,6 +111,12 @@ func visibility(in Workload, s Settings) Advice {
 		it.Source = law3
 		it.Why = "RabbitMQ has no visibility timeout, and redelivers when a worker's connection ends; the lease of a claim follows from it: " + it.Why
 	}
+	if in.Kind == KindKafka {
+		it.Source = law3
+		it.Why = "Kafka hides no message: a partition belongs to one worker until its session ends (session=45s in the URL). The claim is " +
+			"computed from this setting: after a crash the message waits for the longer of the two"
+		return it
+	}
 	if l := in.Live; l != nil {
 		it.compare(words.About(l.Visibility), l.Visibility == s.Visibility)
 		if in.LambdaTimeout > 0 && l.Visibility < in.LambdaTimeout {

@@ -27,6 +27,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/adapters/kafka"
+	"github.com/semel-dev/semel/adapters/kafka/kafkatest"
 	"github.com/semel-dev/semel/adapters/mysql"
 	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
 	"github.com/semel-dev/semel/adapters/nats"
@@ -103,7 +105,7 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return slices.Concat(all, mysqlPlaces(t), awsPlaces(t), natsPlaces(t), rabbitPlaces(t), redisPlaces(t))
+	return slices.Concat(all, mysqlPlaces(t), awsPlaces(t), natsPlaces(t), rabbitPlaces(t), kafkaPlaces(t), redisPlaces(t))
 }
 
 // mysqlPlaces are databases of servers of their own.
@@ -174,6 +176,26 @@ func rabbitPlaces(t *testing.T) []place {
 	}
 	t.Cleanup(func() { _ = q.Close() })
 	return []place{{quorum, deadletter.With(q, memory.NewQueue("dead letters")), nil}}
+}
+
+// kafkaPlaces are a topic that two brokers confirm, and one that a single broker confirms.
+func kafkaPlaces(t *testing.T) (all []place) {
+	t.Helper()
+	o := kafka.Options{Client: kafkatest.Client(kafkatest.Start(t))}
+	for replicas, kind := range map[int]string{3: safeKafka, 1: unsafeKafka} {
+		topic := fmt.Sprint("orders-", replicas)
+		if err := kafka.Create(t.Context(), topic, kafka.CreateOptions{Options: o, Partitions: 1, Replicas: replicas}); err != nil {
+			t.Fatal(err)
+		}
+		q, err := kafka.Open(t.Context(), topic, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = q.Close() })
+		all = append(all, place{kind, deadletter.With(q, memory.NewQueue(topic)), nil})
+	}
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(b.kind, a.kind) })
+	return all
 }
 
 // redisPlaces are servers of their own, and of the one that may lose something its records alone.
@@ -305,7 +327,9 @@ func guarantees(t *testing.T, all []place) string {
 				}
 				label := placeLabel(q.kind, s.kind, i == j)
 				cfg := semel.Config{Queue: q.queue, Store: s.store}
-				h.with(&cfg)
+				if h.with(&cfg); cfg.ClaimAtCommit && !q.queue.Features().Counts {
+					continue // New refuses it
+				}
 				p, err := semel.Guarantee(cfg)
 				if errors.Is(err, semel.ErrNoTx) || label == "" {
 					continue
@@ -379,9 +403,11 @@ const (
 	unsafePostgres = "PostgreSQL, commits not waited for"
 	unsafeMySQL    = "MariaDB or MySQL, commits not synced"
 	unsafeNATS     = "NATS with its default `sync_interval`"
+	unsafeKafka    = "Kafka with one replica"
 	unsafeRedis    = "Redis with `appendfsync everysec`"
 	safeNATS       = "NATS with `sync_interval: always`"
 	quorum         = "RabbitMQ with a quorum queue"
+	safeKafka      = "Kafka with `min.insync.replicas` 2"
 	safeRedis      = "Redis with `appendfsync always`"
 )
 
@@ -400,7 +426,7 @@ func placeLabel(queue, store string, same bool) string {
 		return one[queue]
 	case slices.Contains(single, queue) || slices.Contains(single, store):
 		return ""
-	case queue == unsafeNATS && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
+	case (queue == unsafeNATS || queue == unsafeKafka) && store != "PostgreSQL" || store == unsafeRedis && queue != "PostgreSQL":
 		return ""
 	case queue == quorum && store != "PostgreSQL" && store != "SQLite":
 		return ""

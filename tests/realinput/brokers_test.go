@@ -1,27 +1,19 @@
 package realinput
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
+	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
 // TestStatementEffect_NATSOntoPostgres: the payloads come through a stream of NATS, effects and records go to PostgreSQL. Besides
 // a worker the NATS server is killed, and started again on its data.
 func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
-	lines := payloads(t)
-	if !semeltest.Nightly() {
-		lines = lines[:100]
-	}
 	server.Need(t, "nats")
 	stream, err := server.NATS(t.Context(), server.Options{})
 	if err != nil {
@@ -32,35 +24,28 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	statementEffect(t, lines, stream.URL()+"?queue=HOOKS&wait=1s", func() {
+	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "2s"}, func() {
 		if err := stream.Kill(); err != nil {
 			t.Error(err)
 		}
 		if err := stream.Start(t.Context()); err != nil {
 			t.Error(err)
 		}
-	}, "--default-visibility", "2s")
+	})
 }
 
-// TestStatementEffect_RabbitMQOntoPostgres: the same with a quorum queue on the server of this machine, which is not killed.
-func TestStatementEffect_RabbitMQOntoPostgres(t *testing.T) {
+// TestStatementEffect_KafkaOntoPostgres is the same with a topic of a fake broker.
+func TestStatementEffect_KafkaOntoPostgres(t *testing.T) {
+	broker := kfake.Start(t)
+	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=2s&partitions=6", nil, broker.Restart)
+}
+
+// ontoPostgres makes a queue, and has its payloads handled while strike kills its server.
+func ontoPostgres(t *testing.T, queue string, create []string, strike func()) {
 	lines := payloads(t)
 	if !semeltest.Nightly() {
 		lines = lines[:100]
 	}
-	url := server.Shared(t, "rabbitmq")
-	name := fmt.Sprintf("semel-realinput-%d", os.Getpid())
-	t.Cleanup(func() {
-		dial := func() (*amqp.Connection, error) { return amqp.Dial(url) }
-		if err := rabbitmq.Delete(context.Background(), dial, name); err != nil {
-			t.Error(err)
-		}
-	})
-	statementEffect(t, lines, url+"?wait=1s&queue="+name, nil)
-}
-
-// statementEffect sends the payloads through a queue. Effects and records go to PostgreSQL.
-func statementEffect(t *testing.T, lines []string, queue string, strike func(), create ...string) {
 	store := server.Database(t)
 	db, err := pgx.Connect(t.Context(), store)
 	if err != nil {
@@ -80,7 +65,8 @@ func statementEffect(t *testing.T, lines []string, queue string, strike func(), 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(semel, append([]string{"queue", "create", "--queue", queue}, create...)...).CombinedOutput(); err != nil {
+	args := append([]string{"queue", "create", "--queue", queue}, create...)
+	if out, err := exec.Command(semel, args...).CombinedOutput(); err != nil {
 		t.Fatalf("make the queue: %v: %s", err, out)
 	}
 	s := newFixtureOn(t, lines, func(string) string { return queue }, store)

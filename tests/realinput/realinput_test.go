@@ -20,6 +20,7 @@ import (
 
 	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/tests/internal/binary"
+	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
 // built is where program put it; "" = it was not needed.
@@ -36,6 +37,7 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	kfake.MainIfBroker()
 	code := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built)

@@ -18,7 +18,11 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/kafka"
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
+	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
 // environment carries the task of a worker process.
@@ -61,7 +65,9 @@ const Queue = "orders"
 type Task struct {
 	URL   string
 	Queue string
-	Mode  Mode
+	// Brokers are those of Kafka, if the queue is a topic; nil: it is in the database.
+	Brokers []string
+	Mode    Mode
 	// Visibility, Work (how long a handler takes), LockWait and MaxTx: 0 = the default, for Work none.
 	Visibility, Work, LockWait, MaxTx time.Duration
 	Concurrency, Committers, Batch    int
@@ -127,8 +133,12 @@ func open(ctx context.Context, t Task) (*postgres.DB, error) {
 
 func consume(ctx context.Context, db *postgres.DB, t Task) error {
 	var r reporter
+	queue, leave, err := t.queue(ctx, db)
+	if err != nil {
+		return err
+	}
 	cfg := semel.Config{
-		Queue: db.Queue(t.Queue), Store: db.Store(), Handler: t.handler(),
+		Queue: queue, Store: db.Store(), Handler: t.handler(),
 		Key:        func(m *semel.Message) (string, error) { return string(m.Body), nil },
 		Visibility: t.Visibility, Concurrency: t.Concurrency, Committers: t.Committers, Batch: t.Batch,
 		Grace: 5 * time.Second, Backoff: semel.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
@@ -144,7 +154,26 @@ func consume(ctx context.Context, db *postgres.DB, t Task) error {
 	err = c.Run(ctx)
 	end()
 	wg.Wait()
-	return errors.Join(err, db.Close())
+	return errors.Join(err, leave(), db.Close())
+}
+
+// queue opens the queue. It waits for a broker that is just restarting.
+func (t *Task) queue(ctx context.Context, db *postgres.DB) (q driver.Queue, leave func() error, err error) {
+	if t.Brokers == nil {
+		return db.Queue(t.Queue), func() error { return nil }, nil
+	}
+	o := kafka.Options{Client: kfake.Client(t.Brokers), Logger: slog.New(slog.DiscardHandler)}
+	for deadline := time.Now().Add(time.Minute); ; {
+		topic, err := kafka.Open(ctx, t.Queue, o)
+		if err == nil {
+			box := db.Store().DeadLetterQueue(t.Queue)
+			return deadletter.With(topic, box), topic.Close, nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
 }
 
 // sleep is the work of a handler. It ends with ctx, but the handler does not mind: it is one that goes on regardless.

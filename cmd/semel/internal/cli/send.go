@@ -135,6 +135,9 @@ func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error)
 	if !ok {
 		return output.Usage("--queue: queue %s takes no messages from here", queue.Features().Name)
 	}
+	if common.Delay > 0 && !queue.Features().DelaysSend {
+		return output.Usage("--delay: queue %s cannot delay a message", queue.Features().Name).WithHint("leave --delay away, or delay what sends it")
+	}
 	if most := queue.Features().MaxBatch; most > 0 && !cmd.Flags().Changed("batch-size") {
 		o.batch = min(o.batch, most)
 	} else if most > 0 && o.batch > most {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"slices"
 	"sort"
@@ -229,48 +227,16 @@ var natsParams = []string{
 	"creds", "nkey", "tls", "tls_ca", "tls_cert", "tls_key",
 }
 
-// natsPlace is what a URL of NATS says. Its password is never printed.
-type natsPlace struct {
-	hosts          []string
-	user, password string
-	params         url.Values
-}
+// natsPlace is what a URL of NATS says.
+type natsPlace struct{ servers }
 
-// parseNATS reads nats://user:password@host:4222,host2?queue=STREAM. net/url does not read several hosts.
+// parseNATS reads nats://user:password@host:4222,host2?queue=STREAM.
 func parseNATS(flag, raw string, t *Target) error {
-	_, rest, ok := strings.Cut(raw, "://")
-	bad := output.Usage("--%s is not a URL of the form %s", flag, natsForm).WithHint("write / ? # @ : , of a user or password as %%2F %%3F %%23 %%40 %%3A %%2C")
-	if !ok || strings.Contains(raw, "#") {
-		return bad
+	servers, err := parseServers(flag, raw, natsForm, "4222")
+	if err != nil {
+		return err
 	}
-	rest, query, _ := strings.Cut(rest, "?")
-	rest = strings.TrimSuffix(rest, "/")
-	p := &natsPlace{}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		user, password, _ := strings.Cut(rest[:i], ":")
-		var err1, err2 error
-		p.user, err1 = url.PathUnescape(user)
-		p.password, err2 = url.PathUnescape(password)
-		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" || strings.ContainsAny(user+password, "/@") {
-			return bad
-		}
-	}
-	if strings.ContainsAny(rest, "/@") || !hostList.MatchString(rest) {
-		return bad
-	}
-	for _, h := range strings.Split(rest, ",") {
-		if h == "" {
-			h = "127.0.0.1"
-		}
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), "4222")
-		}
-		p.hosts = append(p.hosts, h)
-	}
-	var err error
-	if p.params, err = url.ParseQuery(query); err != nil {
-		return output.Usage("--%s: its query cannot be read: write %% as %%25 and & as %%26", flag)
-	}
+	p := &natsPlace{servers}
 	if err := checkParams(flag, p.params, natsParams, "credentials are taken from creds=FILE, nkey=FILE, NATS_PASSWORD or NATS_TOKEN"); err != nil {
 		return err
 	}

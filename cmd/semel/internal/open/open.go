@@ -299,6 +299,8 @@ func Explain(flag, raw, doing string, err error) error {
 		return natsError(t, doing, err)
 	case t.rabbit != nil:
 		return rabbitError(t, doing, err)
+	case t.kafka != nil:
+		return kafkaError(t, doing, err)
 	case t.kind == postgresKind:
 		return unreachableServer(t, err)
 	case t.kind == mysqlKind:

@@ -15,7 +15,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, mysqlKind, sqsKind, dynamoKind, natsKind, rabbitKind, redisKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, mysqlKind, sqsKind, dynamoKind, natsKind, rabbitKind, kafkaKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {
@@ -70,6 +70,8 @@ type Target struct {
 	nats *natsPlace
 	// rabbit is what a URL of RabbitMQ says; nil for others.
 	rabbit *rabbitPlace
+	// kafka is what a URL of Kafka says; nil for others.
+	kafka *kafkaPlace
 	// place tells databases apart: two targets of one place are one database.
 	place string
 	kind  *kind
@@ -159,7 +161,7 @@ func (t Target) HasRecords() error {
 		return nil
 	}
 	err := output.Usage("--store is needed with %s: %s", t.Shown, t.kind.noRecords)
-	if t.nats != nil || t.rabbit != nil {
+	if t.nats != nil || t.rabbit != nil || t.kafka != nil {
 		return err.WithHint("--store 'postgres://user@host/database', or for one machine --store 'sqlite:records.db'")
 	}
 	return err.WithHint("--store 'dynamodb://semel-records' (semel migrate makes the table), or for one machine --store 'sqlite:records.db'")

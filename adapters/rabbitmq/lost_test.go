@@ -72,22 +72,22 @@ func empty(t testing.TB, q *Queue, n int) int {
 // messages by that. A queue that Create declares loses nothing.
 func TestFM17_DeliveryLimitDrill(t *testing.T) {
 	dial := shared(t)
-	drill := func(name string, n, prefetch, reconnects int) int {
+	drill := func(name string, n, prefetch, reconnects int, wait time.Duration) int {
 		fill(t, openQueue(t, dial, name, Options{}), n)
 		for range reconnects {
 			q := openQueue(t, dial, name, Options{Prefetch: prefetch})
 			one(t, q)
 			cut(q)
 		}
-		return empty(t, openQueue(t, dial, name, Options{Wait: 2 * time.Second}), n)
+		return empty(t, openQueue(t, dial, name, Options{Wait: wait}), n)
 	}
 	limited := declare(t, dial, true, false, map[string]any{"x-queue-type": "quorum", "x-delivery-limit": 3})
-	if got := drill(limited, 100, 50, 5); got == 100 {
+	if got := drill(limited, 100, 50, 5, 2*time.Second); got == 100 {
 		t.Error("a queue with a delivery limit of 3 lost nothing: the caveat of the queue is wrong, or this drill disconnects nothing")
 	} else {
 		t.Logf("%d of 100 messages are lost with a delivery limit", 100-got)
 	}
-	if got := drill(fresh(t, dial, CreateOptions{}), 100, 0, 40); got != 100 {
+	if got := drill(fresh(t, dial, CreateOptions{}), 100, 0, 40, time.Minute); got != 100 {
 		t.Errorf("%d of 100 messages are left after 40 reconnects", got)
 	}
 }
@@ -123,9 +123,10 @@ func TestFM17_LongDelays(t *testing.T) {
 	q.mu.Lock()
 	q.held.Put(time.Now().Add(time.Hour), &message{s: d.Receipt.(*receipt).m.s}) // half of the prefetch is held
 	q.mu.Unlock()
-	began := time.Now()
-	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: 1500 * time.Millisecond})
-	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: 1500 * time.Millisecond})
+	const delay = 3 * time.Second
+	began, first := time.Now(), ""
+	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: delay})
+	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: delay})
 	settle(t, q, driver.Lost, driver.Settlement{Receipt: d.Receipt, Action: driver.Ack})
 	if s, err := q.Stats(t.Context()); err != nil || s.Delayed != 2 || s.InFlight != 0 {
 		t.Errorf("stats %+v, %v", s, err)
@@ -133,16 +134,20 @@ func TestFM17_LongDelays(t *testing.T) {
 	if err := q.Send(t.Context(), driver.Message{ID: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if d := one(t, q); d.ID != "other" {
-		t.Errorf("received %q", d.ID)
-	} else {
+	sent := time.Since(began) // a machine that stalls for longer proves nothing
+	for range 2 {
+		d := one(t, q)
+		if waited := time.Since(began); d.ID == "m-0" && (d.Count != 2 || waited < delay) {
+			t.Errorf("received %q after %v: %+v", d.ID, waited, d)
+		}
+		if first == "" {
+			first = d.ID
+		}
 		settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt})
 	}
-	d = one(t, q)
-	if waited := time.Since(began); d.ID != "m-0" || d.Count != 2 || waited < 1500*time.Millisecond || d.Header("x-death") != "" {
-		t.Errorf("received %q after %v: %+v", d.ID, waited, d)
+	if first != "other" && sent < delay {
+		t.Errorf("received %q first", first)
 	}
-	settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt})
 	if n := empty(t, openQueue(t, dial, name, Options{Wait: 100 * time.Millisecond}), 1); n != 0 {
 		t.Error("the delayed message was delivered twice")
 	}
@@ -186,7 +191,7 @@ func TestFM28_AckWithoutResponse(t *testing.T) {
 	behind.Host = p.Addr()
 	dial := dialer(direct.String())
 	name := fresh(t, dial, CreateOptions{})
-	q := openQueue(t, dialer(behind.String()), name, Options{CallTimeout: 300 * time.Millisecond, Wait: 200 * time.Millisecond})
+	q := openQueue(t, dialer(behind.String()), name, Options{CallTimeout: 2 * time.Second, Wait: time.Minute})
 	for _, end := range []string{"stall", "cut"} {
 		fill(t, q, 2)
 		first, second := one(t, q), one(t, q)
@@ -203,8 +208,10 @@ func TestFM28_AckWithoutResponse(t *testing.T) {
 			}
 			settle(t, q, driver.Lost, s)
 			settle(t, q, driver.Lost, driver.Settlement{Receipt: second.Receipt})
-			if n := empty(t, q, 2); n != 1 {
-				t.Errorf("%d messages come again, want the one that was not acked", n)
+			for again := ""; again != second.ID; { // and, if the server did not read the ack, the first one
+				d := one(t, q)
+				again = d.ID
+				settle(t, q, driver.Applied, driver.Settlement{Receipt: d.Receipt})
 			}
 			continue
 		}

@@ -73,7 +73,7 @@ func TestFM17_SettingsThatLoseMessages(t *testing.T) {
 			t.Errorf("%s: durable %v, redrives %v, caveats %q", name, f.Durable, f.Redrives, f.Caveats)
 		}
 		for arg, want := range c.args {
-			var got any = opened.is.Args[strings.TrimPrefix(arg, "x-")]
+			got := opened.is.Args[strings.TrimPrefix(arg, "x-")]
 			if n, ok := want.(int); ok {
 				want = int64(n)
 			}

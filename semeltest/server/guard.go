@@ -12,13 +12,15 @@ import (
 )
 
 // guardScript waits until its input ends, which it does when the process that holds the other end dies, and cleans up.
-// $1 is the server's directory, in which the file pid names the server while it runs.
+// $1 is the server's directory, in which the file pid names the server while it runs. RabbitMQ's is a script, whose group has the
+// server.
 const guardScript = `cat >/dev/null
 if pid=$(cat "$1/pid" 2>/dev/null); then
 	kill -QUIT "$pid" 2>/dev/null
 	n=0
 	while kill -0 "$pid" 2>/dev/null && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done
 	kill -KILL "$pid" 2>/dev/null
+	kill -KILL "-$pid" 2>/dev/null
 fi
 rm -rf "$1"`
 

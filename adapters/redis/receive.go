@@ -173,7 +173,7 @@ func (q *Queue) fresh(ctx context.Context, limit int, sent time.Time) (out []dri
 	return out, err
 }
 
-// delivery makes a delivery of an entry that was delivered so many times.
+// delivery makes a delivery of an entry; times counts its deliveries.
 func (q *Queue) delivery(entry string, fields map[string]any, times int64, sent, back time.Time) driver.Delivery {
 	m, before := q.unpack(entry, fields)
 	rc := &receipt{q: q, entry: entry, times: times, count: before + int(times), message: m.ID}

@@ -234,6 +234,15 @@ type plainCommitter struct {
 	driver.Committer
 }
 
+// joinsOnly joins acks, and emits nothing.
+type joinsOnly struct{ plainCommitter }
+
+func (s joinsOnly) Features() driver.StoreFeatures {
+	f := s.Store.Features()
+	f.Emits = false
+	return f
+}
+
 // TestPreviousRefuses: New refuses configurations that cannot work, and the guarantee names the two keys.
 func TestPreviousRefuses(t *testing.T) {
 	db := memory.Open()
@@ -265,6 +274,11 @@ func TestPreviousRefuses(t *testing.T) {
 	p, err := semel.Guarantee(semel.Config{Queue: db.Queue("orders"), Store: db.Store(), Handler: nothing, PreviousKey: previous})
 	if err != nil || !strings.Contains(p.String(), "keys of two recipes are claimed until PreviousKey") {
 		t.Errorf("%v: %s", err, p)
+	}
+	joins := joinsOnly{plainCommitter{db.Store(), db.Store()}}
+	p, err = semel.Guarantee(semel.Config{Queue: db.Queue("orders"), Store: joins, Handler: nothing, PreviousKey: previous})
+	if err != nil || slices.Contains(p.Together, "ack") {
+		t.Errorf("a store that cannot complete two records in one write: acks follow them: %v: %s", err, p)
 	}
 	if previous.Key != nil || previous.Consumer != "v1" {
 		t.Error("New wrote into the caller's PreviousKey")

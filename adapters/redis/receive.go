@@ -123,7 +123,7 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, las
 	sent := time.Now()
 	cursor, silent, look := q.search.from(sent)
 	if !look {
-		if out, err = q.fresh(ctx, limit, sent); len(out) > 0 {
+		if out = q.fresh(ctx, limit, sent); len(out) > 0 {
 			return out, "", 0, nil
 		}
 	}
@@ -161,19 +161,19 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, las
 
 // fresh returns messages that nobody has received yet. It costs the server less than the script. If it fails, the script finds
 // out why.
-func (q *Queue) fresh(ctx context.Context, limit int, sent time.Time) (out []driver.Delivery, err error) {
+func (q *Queue) fresh(ctx context.Context, limit int, sent time.Time) (out []driver.Delivery) {
 	args := &goredis.XReadGroupArgs{Group: Group, Consumer: q.consumer, Streams: []string{q.keys[0], ">"}, Count: int64(limit), Block: -1}
-	found, err := q.s.client.XReadGroup(ctx, args).Result()
+	found := q.s.client.XReadGroup(ctx, args).Val()
 	back := time.Now()
 	for _, stream := range found {
 		for _, e := range stream.Messages {
 			out = append(out, q.delivery(e.ID, e.Values, 1, sent, back))
 		}
 	}
-	return out, err
+	return out
 }
 
-// delivery makes a delivery of an entry that was delivered so many times.
+// delivery makes a delivery of an entry; times counts its deliveries.
 func (q *Queue) delivery(entry string, fields map[string]any, times int64, sent, back time.Time) driver.Delivery {
 	m, before := q.unpack(entry, fields)
 	rc := &receipt{q: q, entry: entry, times: times, count: before + int(times), message: m.ID}

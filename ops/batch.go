@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // canaryLook is how often a batch looks whether the keys of its canary have ended.
@@ -59,7 +60,7 @@ func (q Queue) Each(
 			}
 			began = time.Now().Add(-o.due(i))
 		}
-		if err := sleepUntil(ctx, began.Add(o.due(i))); err != nil {
+		if err := wait.Until(ctx, began.Add(o.due(i))); err != nil {
 			return err
 		}
 		r, err := do(ctx, l)
@@ -88,7 +89,7 @@ func (q Queue) await(ctx context.Context, keys []driver.Key, timeout time.Durati
 				if time.Now().After(until) {
 					return &CanaryError{Key: k.Raw, State: r.State, Timeout: timeout}
 				}
-				if err := sleepUntil(ctx, time.Now().Add(canaryLook)); err != nil {
+				if err := wait.Until(ctx, time.Now().Add(canaryLook)); err != nil {
 					return err
 				}
 				continue
@@ -97,18 +98,4 @@ func (q Queue) await(ctx context.Context, keys []driver.Key, timeout time.Durati
 		}
 	}
 	return nil
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	if err := ctx.Err(); err != nil || !at.After(time.Now()) {
-		return err
-	}
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

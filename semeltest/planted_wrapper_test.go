@@ -57,6 +57,7 @@ func TestPlantedWrapperBugs(t *testing.T) {
 		{"writes of journals get past", claims, nil, passes(driver.InterfaceOf[driver.StepStore]())},
 		{"operations get past", claims, nil, passes(driver.InterfaceOf[driver.Operator]())},
 		{"sweeps get past", claims, nil, passes(driver.InterfaceOf[driver.Sweeper]())},
+		{"reports of workers get past", claims, nil, passes(driver.InterfaceOf[driver.WorkerLog]())},
 		{"duplicates get past", claims, nil, passes(driver.InterfaceOf[driver.DuplicateLog]())},
 		{"acks get past", acks, nil, passes(driver.InterfaceOf[driver.Settler]())},
 		{"sends get past", acks, nil, passes(driver.InterfaceOf[driver.Sender]())},

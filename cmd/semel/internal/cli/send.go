@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/source"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/wait"
 	"github.com/semel-dev/semel/internal/words"
 )
 
@@ -312,7 +313,7 @@ func (s *sending) throttle(ctx context.Context) error {
 	if s.o.rate <= 0 {
 		return ctx.Err()
 	}
-	return sleepUntil(ctx, s.began.Add(time.Duration(float64(s.sum.Sent)/s.o.rate*float64(time.Second))))
+	return wait.Until(ctx, s.began.Add(time.Duration(float64(s.sum.Sent)/s.o.rate*float64(time.Second))))
 }
 
 func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
@@ -360,15 +361,4 @@ func (s *sending) report() error {
 		text += fmt.Sprintf(" (seed %d)", *s.sum.Seed)
 	}
 	return s.p.Line(s.sum, "%s", text)
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

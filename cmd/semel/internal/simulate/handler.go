@@ -16,6 +16,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // Worker is the simulated handler of one process.
@@ -167,14 +168,10 @@ func (w *Worker) fate(a *semel.Attempt) (crash bool, at float64) {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if err := wait.Until(ctx, time.Now().Add(d)); err != nil {
 		return semel.NotApplied(context.Cause(ctx)) // nothing happened yet
 	}
+	return nil
 }
 
 // observe logs decisions in the words of the experiments.

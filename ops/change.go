@@ -23,7 +23,7 @@ func Change(ctx context.Context, s driver.Store, r driver.Record, kind driver.Op
 	if !ok {
 		return r, fmt.Errorf("store %s takes no operations: %w", s.Features().Name, driver.ErrUnsupported)
 	}
-	op := driver.Operation{Kind: kind, Key: r.Key, Token: r.Token, Generation: r.Generation, Keep: o.Keep, Reason: o.Reason, By: o.By}
+	op := driver.Operation{Kind: kind, Key: r.Key, Token: r.Token, Generation: r.Generation, Keep: Queue{}.keep(o), Reason: o.Reason, By: o.By}
 	if kind == driver.ForceRelease {
 		op.Reason = o.reason("released")
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Discard decides that a dead letter's message is not to run any more: later duplicates are just acknowledged.
+// Discard decides that a dead letter's message is not to run any more: later duplicates are just acknowledged. One that must stay
+// is a result (Refused), not an error.
 func (q Queue) Discard(ctx context.Context, l driver.DeadLetter, o Options) (Result, error) {
 	res := Result{ID: l.ID, Key: l.Key.Raw, Outcome: Discarded, DryRun: o.DryRun}
 	r, there, err := q.record(ctx, l.Key)
@@ -55,10 +56,10 @@ var Resolutions = map[string]driver.State{
 
 // Resolve ends an uncertain key as a person decided; for a retry its message is sent again from the dead letter. Each step
 // can be repeated. The dead letter may be absent: then its message is still in the queue. It returns the id of the message
-// that was sent, "" = none.
+// that was sent, "" = none. The error is a [NotUncertainError] if the key has been decided otherwise.
 func (q Queue) Resolve(ctx context.Context, r driver.Record, as driver.State, result []byte, o Options) (string, error) {
 	after, out, err := q.operator.Operate(ctx, driver.Operation{
-		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: o.Keep,
+		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: q.keep(o),
 		Reason: o.reason("resolved"), By: o.By,
 	})
 	if err != nil {

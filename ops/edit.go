@@ -23,7 +23,7 @@ type Edit struct {
 	Body    []byte // nil = as it is
 	Headers map[string]string
 	// Key and Fingerprint are those of the worker: an edit must not change the key, and the record is to expect the new
-	// payload.
+	// payload. Key defaults to key.ByID.
 	Key         key.Func
 	Fingerprint key.FingerprintFunc // nil = payloads are not compared
 	// Version is the worker's too, where keys have versions: an edit must not change it.
@@ -59,7 +59,7 @@ func (q Queue) resolve(k driver.Key) string {
 
 // Edit puts an edited copy of a dead letter in its place (FM81). The copy has an id of its own, which is the same when the same
 // edit is made again after a crash: first it is written, then the old dead letter is deleted. Redriving it gives the record
-// the fingerprint of the new payload, and the next generation.
+// the fingerprint of the new payload, and the next generation. The error is a [RefusedError] if the edit would make another message.
 func (q Queue) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.DeadLetter, error) {
 	if l.Kind != driver.DeadLetterFailed {
 		return l, &RefusedError{
@@ -70,6 +70,9 @@ func (q Queue) Edit(ctx context.Context, l driver.DeadLetter, e Edit) (driver.De
 					q.CLI.DeadLetters("show", l.ID, "--body") + ")",
 			}[l.Kind],
 		}
+	}
+	if e.Key == nil {
+		e.Key = key.ByID
 	}
 	after := l
 	after.Message.Headers = maps.Clone(l.Message.Headers)

@@ -63,3 +63,11 @@ func (q Queue) record(ctx context.Context, k driver.Key) (driver.Record, bool, e
 	}
 	return r, ok && r.State != driver.Absent, nil
 }
+
+// keep is how long an operation keeps a record.
+func (q Queue) keep(o Options) time.Duration {
+	if o.Keep > 0 {
+		return o.Keep
+	}
+	return RetentionFor(q.Horizon)
+}

@@ -48,14 +48,19 @@ type Result struct {
 	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
-// Options of a redrive.
+// Options of an operation.
 type Options struct {
-	Mode          Mode // "" = Verify for keys with doubt whose policy is probe, else Skip
+	// Mode and NewGeneration are of a redrive. Defaults to Skip. NewGeneration goes with Rerun: it runs a completed key again, under
+	// a new effect key.
+	Mode          Mode
 	NewGeneration bool
-	Keep          time.Duration
-	DryRun        bool
-	By            string // the operator, for the record's reason and the audit log
-	Reason        string // why, for the same
+	// Keep is how long the record is kept from now on. It must be longer than a copy of the message can come late
+	// (Queue.Horizon). Defaults to [RetentionFor] of the queue.
+	Keep time.Duration
+	// DryRun writes nothing: the result is what would happen.
+	DryRun bool
+	// By is the operator and Reason why, for the record and the audit log.
+	By, Reason string
 
 	fingerprint driver.Fingerprint // of an edited message
 }
@@ -70,7 +75,8 @@ func (o Options) reason(did string) string {
 }
 
 // Redrive sends the message of a dead letter again under the key that it had. Every step can be repeated: after a crash the
-// same call goes on where it stopped.
+// same call goes on where it stopped. A dead letter that must not be sent again is a result (Refused), not an error: errors are
+// those of the queue and the store.
 func (q Queue) Redrive(ctx context.Context, l driver.DeadLetter, o Options) (Result, error) {
 	res := Result{ID: l.ID, Key: l.Key.Raw, DryRun: o.DryRun}
 	l, fp, err := edited(l)
@@ -150,7 +156,7 @@ func (q Queue) reopen(ctx context.Context, l driver.DeadLetter, r driver.Record,
 		return false, nil
 	}
 	after, out, err := q.operator.Operate(ctx, driver.Operation{
-		Kind: driver.Redrive, Key: l.Key, Token: l.Token, Generation: l.Generation, Keep: o.Keep,
+		Kind: driver.Redrive, Key: l.Key, Token: l.Token, Generation: l.Generation, Keep: q.keep(o),
 		Verified: o.Mode == Rerun, NewGeneration: rerun, Fingerprint: o.fingerprint, Reason: o.reason("redriven"), By: o.By,
 	})
 	switch {

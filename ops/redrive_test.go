@@ -319,3 +319,18 @@ func TestInterruptedThenClaimed(t *testing.T) {
 		})
 	}
 }
+
+// TestKeepDefaults: a record whose operation names no retention is kept for the default, not for no time.
+func TestKeepDefaults(t *testing.T) {
+	s := open(t)
+	if err := s.q.Send(t.Context(), semel.Message{ID: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	s.work(nil, func(*semel.Attempt) error { return semel.Permanent(errors.New("no")) })
+	if r, err := s.box().Redrive(t.Context(), s.deadLetters()[0], Options{By: "yui"}); err != nil || r.Outcome != Redriven {
+		t.Fatal(r, err)
+	}
+	if until := s.record("k").RetainUntil; time.Until(until) < semel.DefaultRetention-time.Hour {
+		t.Errorf("kept until %s", until)
+	}
+}

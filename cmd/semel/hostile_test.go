@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/cmd/semel/internal/cli"
+	"github.com/semel-dev/semel/driver"
 )
 
 // said is what a command printed.
@@ -144,6 +145,15 @@ func leave(t *testing.T, dir string) (url string) {
 	if err := q.Send(t.Context(), semel.Message{ID: "waits" + hostile, Body: []byte(hostile), Headers: headers}); err != nil {
 		t.Fatal(err)
 	}
+	for _, id := range []string{"1", "2"} { // they differ, so that warnings name all texts
+		err := db.Store().ReportWorker(t.Context(), driver.WorkerReport{
+			ID: id + hostile, Name: "w" + id + hostile, Queue: "orders\u202e\u009b", Consumer: "c" + hostile, Version: hostile, Seen: time.Now(),
+			Settings: map[string]string{hostile: id + hostile}, Paused: hostile, Holds: []driver.WorkerHold{{Tenant: hostile, Key: hostile}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return "sqlite:" + path + "?queue=orders%E2%80%AE%C2%9B"
 }
 
@@ -200,6 +210,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: []string{"audit", "--store", url, "--effects", "effects.jsonl", "--min-age", "0s"}},
 		{args: []string{"audit", "--store", url, "--effects", "bad.jsonl"}},
 		{args: []string{"doctor", "--queue", url}},
+		{args: []string{"workers", "--store", url}, shows: `w1\x1b[2J`},
 		{args: []string{"advise", "--queue", url}},
 		{args: []string{"send", "bad.jsonl", "--queue", url}},
 		{args: []string{"config", "print", "--queue", url, "--exec", hostile}},

@@ -135,16 +135,19 @@ func TestLive(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- Live(t.Context(), s, keys, &out, func() (int, int) { return 80, 24 }) }()
 		time.Sleep(12 * time.Second)
+		synctest.Wait()
 		if looks != 3 {
 			t.Errorf("%d looks in twelve seconds, want 3", looks)
 		}
 		_, _ = press.Write([]byte(" "))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if looks != 3 || !strings.Contains(out.String(), "PAUSED") {
 			t.Errorf("%d looks while paused", looks)
 		}
 		_, _ = press.Write([]byte(" "))
 		time.Sleep(12 * time.Second)
+		synctest.Wait()
 		if looks != 5 {
 			t.Errorf("%d looks, want 5", looks)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/sandbox"
 	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
@@ -50,6 +51,9 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 			return 1
 		}
 		return 0
+	}
+	if len(args) > 0 && args[0] == attack.ShimArg {
+		return attack.Shim(args[1:])
 	}
 	if len(args) > 0 && args[0] == lab.HiddenCommand {
 		return labworker.Main(args[1:])

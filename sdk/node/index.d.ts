@@ -132,3 +132,15 @@ export interface OnceOptions {
  * Unavailable if the server does not respond.
  */
 export function once<T>(key: string, work: (run: Run) => T | Promise<T>, options?: OnceOptions): Promise<{ result: T; duplicate: boolean }>;
+
+/** A JSON Pointer into the first argument ("/order_id"), or a function of all arguments. */
+export type Select<A extends unknown[]> = string | ((...args: A) => JSONValue);
+
+/**
+ * A function that takes effect once for each key. Duplicates get the stored result. work gets the Run after the arguments: a function
+ * of AWS Lambda is (event, context, run). There, the claim lasts until one second after the invocation's deadline.
+ */
+export function idempotent<A extends unknown[], T>(
+  options: { key: Select<A>; fingerprint?: Select<A>; takeover?: "resume" | "once"; consumer?: string; tenant?: string; client?: Client },
+  work: (...args: [...A, Run]) => T | Promise<T>,
+): (...args: A) => Promise<T>;

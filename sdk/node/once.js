@@ -123,6 +123,37 @@ export async function once(key, work, { fingerprint, lease = 30, extend = true, 
   return { result, duplicate: false };
 }
 
+/**
+ * A function that takes effect once for each key. In AWS Lambda, where an argument is the context, the claim lasts until one
+ * second after the invocation's deadline: a frozen process extends nothing.
+ */
+export function idempotent({ key, fingerprint, ...options }, work) {
+  return async (...args) => {
+    const at = args.findIndex((a) => typeof a?.getRemainingTimeInMillis === "function");
+    const context = args[at];
+    if (context) args.length = at + 1; // older runtimes add a callback
+    const time = context && { lease: context.getRemainingTimeInMillis() / 1000 + 1, extend: false };
+    const print = fingerprint === undefined ? undefined : select("fingerprint", fingerprint, args);
+    let value = select("key", key, args);
+    if (Number.isSafeInteger(value)) value = String(value);
+    if (typeof value !== "string") throw new TypeError(`key: want a string or an integer, not ${typeof value}`);
+    const { result } = await once(value, (run) => work(...args, run), { ...options, ...time, fingerprint: print });
+    return result;
+  };
+}
+
+/** The value at a JSON Pointer of the first argument, or what a function makes of all. */
+function select(what, how, args) {
+  if (typeof how === "function") return how(...args);
+  if (!how?.startsWith?.("/")) throw new TypeError(`${what} ${how}: want a JSON Pointer, as /order_id, or a function`);
+  let value = args[0];
+  for (const part of how.slice(1).split("/").map((p) => p.replaceAll("~1", "/").replaceAll("~0", "~"))) {
+    if (value === null || typeof value !== "object" || !Object.hasOwn(value, part)) throw new TypeError(`${what} ${how}: the event has no ${part}`);
+    value = value[part];
+  }
+  return value;
+}
+
 /** Extends a lease every third of it until the run ends. The run's signal is aborted when another run may have the key. */
 function keep(client, hold, run, lease, sent, extend) {
   const kept = { expires: sent + lease * 1000, end: () => { clearTimeout(timer); clearTimeout(limit); ended = true; } };

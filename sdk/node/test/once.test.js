@@ -113,6 +113,35 @@ test("once", { skip: process.env.SEMEL_BINARY ? false : "SEMEL_BINARY does not n
     assert.equal((await semel.once("outage", () => "again", { client })).result, "kept");
   });
 
+  await t.test("idempotent functions", async () => {
+    let runs = 0;
+    const charge = semel.idempotent({ key: "/order/0/id~1x", fingerprint: "/n", client }, async (event, run) => ({ n: ++runs, key: run.effectKey.length }));
+    const event = (n) => ({ n, order: [{ "id/x": 7 }] });
+    assert.deepEqual([await charge(event(1)), await charge(event(1)), runs], [{ n: 1, key: 64 }, { n: 1, key: 64 }, 1]);
+    await assert.rejects(charge(event(2)), semel.Mismatch);
+    assert.equal(await semel.idempotent({ key: (a, b) => a + b, client }, (a, b) => b)("a", "b"), "b");
+  });
+
+  await t.test("in Lambda the claim ends with the invocation", async () => {
+    const requests = [];
+    class Spy extends semel.Client {
+      send(path, body, timeout) {
+        requests.push([path, body.lease_ms]);
+        return super.send(path, body, timeout);
+      }
+    }
+    const handler = semel.idempotent({ key: "/id", client: new Spy({ url: server.url }) }, () => "done");
+    assert.equal(await handler({ id: "lambda" }, { getRemainingTimeInMillis: () => 5000 }), "done");
+    assert.deepEqual(requests, [["/v1/claim", 6000], ["/v1/complete", undefined]]);
+  });
+
+  await t.test("FM55: an event without a key does not run", async () => {
+    const charge = semel.idempotent({ key: "/id", client }, () => assert.fail("it ran"));
+    for (const event of [{}, { id: null }, { id: true }, { id: 1.5 }, null, "text"]) await assert.rejects(charge(event), TypeError);
+    await assert.rejects(charge({ id: "" }), semel.BadRequest);
+    await assert.rejects(semel.idempotent({ key: "id", client }, () => 1)({ id: 1 }), /JSON Pointer/);
+  });
+
   await t.test("bad requests", async () => {
     await assert.rejects(semel.once("bad", () => 1, { client, lease: 0.01 }), (e) => e instanceof semel.BadRequest && /lease_ms/.test(e.message));
     assert.throws(() => new semel.Client({ url: "ftp://127.0.0.1" }), /http:/);

@@ -20,6 +20,7 @@ The lines between the worker and this process are in docs/pipe.md.
 """
 
 from ._client import BadRequest, Client, GuardError, Lost
+from ._idempotent import Select, idempotent
 from ._messages import (
     Busy,
     Dead,
@@ -50,7 +51,9 @@ __all__ = [
     "Outcome",
     "Retry",
     "Run",
+    "Select",
     "Unavailable",
+    "idempotent",
     "once",
     "run",
 ]

@@ -38,7 +38,7 @@ func TestFM3_PipeHabits(t *testing.T) {
 	}{
 		{"python3", "good", true, map[string]verify.Verdict{"kill-middle": held, "kill-after": held, "worker-killed": held}, "", ""},
 		{"python3", "bare", false, map[string]verify.Verdict{"kill-after": doubled, "worker-killed": doubled}, "kill-after",
-			 "send the message's effect_key as the header Idempotency-Key"},
+			"send the message's effect_key as the header Idempotency-Key"},
 		{"python3", "renames", true, map[string]verify.Verdict{"two-at-once": doubled}, "two-at-once", "the key is made anew"},
 		{"python3", "careless", true, map[string]verify.Verdict{"error-before": lost}, "error-before", "the outcome is later when nothing was applied"},
 		{"python3", "marks", false, map[string]verify.Verdict{"error-before": lost}, "error-before", ""},

@@ -83,13 +83,13 @@ export interface ClientOptions {
   /** Sent with each request: a proxy's Authorization, for example. */
   headers?: Record<string, string>;
   /** How many seconds a claim is repeated while the server does not respond. Default: 10. */
-  patience?: number;
+  timeout?: number;
 }
 
 /** Where semel serve is. */
 export class Client {
   readonly url: string;
-  readonly patience: number;
+  readonly timeout: number;
   constructor(options?: ClientOptions);
 }
 

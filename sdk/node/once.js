@@ -1,7 +1,6 @@
 // The guard for programs without a worker: a key is claimed, run and completed through semel serve (docs/http-api.md).
 import { Buffer } from "node:buffer";
 import { createHash, randomUUID } from "node:crypto";
-import { setTimeout as pause } from "node:timers/promises";
 
 import { Busy, Outcome, Unavailable } from "./run.js";
 
@@ -18,6 +17,8 @@ export class BadRequest extends GuardError {}
 export class Mismatch extends GuardError {}
 export class Ended extends GuardError {}
 
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
 /** How long one request may take, in milliseconds. The server responds earlier. */
 const REQUEST_TIMEOUT = 20_000;
 
@@ -25,21 +26,21 @@ const REQUEST_TIMEOUT = 20_000;
 export class Client {
   #headers;
 
-  constructor({ url = process.env.SEMEL_URL || "http://127.0.0.1:8080", headers = {}, patience = 10 } = {}) {
+  constructor({ url = process.env.SEMEL_URL || "http://127.0.0.1:8080", headers = {}, timeout = 10 } = {}) {
     if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`url ${url}: want http://HOST:PORT or https://HOST:PORT`);
     this.url = url.replace(/\/+$/, "");
-    this.patience = patience;
+    this.timeout = timeout;
     this.#headers = { ...headers, "content-type": "application/json" };
   }
 
-  /** Sends a request, and repeats it until the server responds or patience (seconds) is over. All requests may be repeated. */
-  async post(path, body, patience) {
-    const until = performance.now() + patience * 1000;
+  /** Sends a request, and repeats it for timeout seconds, until the server responds. All requests may be repeated. */
+  async post(path, body, timeout) {
+    const until = performance.now() + timeout * 1000;
     for (let wait = 50; ; wait = Math.min(1000, 2 * wait)) {
       let reason;
-      const timeout = Math.ceil(Math.max(100, Math.min(REQUEST_TIMEOUT, until - performance.now())));
+      const limit = Math.ceil(Math.max(100, Math.min(REQUEST_TIMEOUT, until - performance.now())));
       try {
-        const [status, response] = await this.send(path, body, timeout);
+        const [status, response] = await this.send(path, body, limit);
         if (status < 300) return response;
         const { code = "", message = "" } = response?.error ?? {};
         if (status === 409) throw new Lost(message);
@@ -103,7 +104,7 @@ export async function once(key, work, { fingerprint, lease = 30, extend = true, 
     key, lease_ms: Math.round(lease * 1000), takeover, consumer, tenant,
     fingerprint: fingerprint === undefined || typeof fingerprint === "string" ? fingerprint : canonical(fingerprint),
     nonce: randomUUID(), // a repeated request is the same claim
-  }, client.patience);
+  }, client.timeout);
   if (claim.verdict === "replay") return { result: stored(claim), duplicate: true };
   if (claim.verdict !== "acquired") throw refused(key, claim);
   const run = new Run(key, claim);
@@ -199,7 +200,7 @@ async function release(client, hold, error) {
     if (error.delay) body.retry_after_ms = Math.round(error.delay * 1000);
   }
   try {
-    await client.post("/v1/release", body, Math.min(5, client.patience));
+    await client.post("/v1/release", body, Math.min(5, client.timeout));
   } catch {
     // The lease ends by itself; the run's own error is what counts.
   }

@@ -38,15 +38,15 @@ class Client:
     """A connection to ``semel serve``. Threads may share it.
 
     ``url`` defaults to the variable SEMEL_URL, then to http://127.0.0.1:8080. ``headers`` are sent with each request: a proxy's
-    ``Authorization``, for example. ``patience`` is how many seconds a claim is repeated while the server does not respond.
+    ``Authorization``, for example. ``timeout`` is how many seconds a claim is repeated while the server does not respond.
     """
 
-    def __init__(self, url: str = "", *, headers: Mapping[str, str] | None = None, patience: float = 10) -> None:
+    def __init__(self, url: str = "", *, headers: Mapping[str, str] | None = None, timeout: float = 10) -> None:
         self.url = url or os.environ.get("SEMEL_URL") or DEFAULT_URL
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url {self.url!r}: want http://HOST:PORT or https://HOST:PORT")
-        self.patience = patience
+        self.timeout = timeout
         self._make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._headers = {**(headers or {}), "Content-Type": "application/json"}
@@ -54,13 +54,13 @@ class Client:
         self._idle: list[http.client.HTTPConnection] = []
         self._pid = os.getpid()
 
-    def post(self, path: str, body: Mapping[str, Any], patience: float) -> dict[str, Any]:
-        """Send a request, and repeat it until the server responds or ``patience`` seconds are over.
+    def post(self, path: str, body: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send a request, and repeat it for ``timeout`` seconds, until the server responds.
 
         All requests of the API may be repeated: a second one gets the same response.
         """
         data = json.dumps(body, separators=(",", ":")).encode()
-        until, pause = time.monotonic() + patience, 0.05
+        until, pause = time.monotonic() + timeout, 0.05
         while True:
             try:
                 status, response = self._send(path, data, max(0.1, min(REQUEST_TIMEOUT, until - time.monotonic())))

@@ -132,7 +132,7 @@ class once:
             raise RuntimeError(f"key {self.key!r}: once() is for one with statement, make a new one")
         sent = time.monotonic()
         # A repeated request has the same nonce: it is the same claim.
-        response = self._client.post("/v1/claim", {**self._request, "nonce": uuid.uuid4().hex}, self._client.patience)
+        response = self._client.post("/v1/claim", {**self._request, "nonce": uuid.uuid4().hex}, self._client.timeout)
         if response["verdict"] != "acquired":
             raise self._refused(response)
         run = Run(self.key, response)
@@ -196,7 +196,7 @@ class once:
             if error.delay:
                 body["retry_after_ms"] = int(error.delay * 1000)
         try:
-            self._client.post("/v1/release", body, min(5.0, self._client.patience))
+            self._client.post("/v1/release", body, min(5.0, self._client.timeout))
         except (GuardError, Unavailable):
             pass  # the lease ends by itself; the run's own error is what counts
 

@@ -99,11 +99,11 @@ var errShutdown = errors.New("the environment shuts down")
 type lambdaAPI struct{ host, id string }
 
 func (l *lambdaAPI) register(ctx context.Context) error {
-	res, _, err := l.call(ctx, http.MethodPost, "register", "Lambda-Extension-Name", "semel", map[string]any{"events": []string{"SHUTDOWN"}})
+	header, _, err := l.call(ctx, http.MethodPost, "register", "Lambda-Extension-Name", "semel", map[string]any{"events": []string{"SHUTDOWN"}})
 	if err != nil {
 		return err
 	}
-	if l.id = res.Header.Get("Lambda-Extension-Identifier"); l.id == "" {
+	if l.id = header.Get("Lambda-Extension-Identifier"); l.id == "" {
 		return errors.New("the response has no Lambda-Extension-Identifier")
 	}
 	return nil
@@ -124,7 +124,7 @@ func (l *lambdaAPI) shutdown(ctx context.Context) error {
 	return errShutdown
 }
 
-func (l *lambdaAPI) call(ctx context.Context, method, path, header, value string, body any) (*http.Response, []byte, error) {
+func (l *lambdaAPI) call(ctx context.Context, method, path, header, value string, body any) (http.Header, []byte, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return nil, nil, err
@@ -144,5 +144,5 @@ func (l *lambdaAPI) call(ctx context.Context, method, path, header, value string
 	if err == nil && (res.StatusCode < 200 || res.StatusCode > 299) {
 		err = fmt.Errorf("response %s: %.200s", res.Status, got)
 	}
-	return res, got, err
+	return res.Header, got, err
 }

@@ -44,7 +44,7 @@ def idempotent(
         def guard(args: tuple[Any, ...], kwargs: dict[str, Any]) -> once:
             options: dict[str, Any] = {}
             for a in (*args, *kwargs.values()):
-                remaining = getattr(a, "get_remaining_time_in_millis", None)
+                remaining: Any = getattr(a, "get_remaining_time_in_millis", None)
                 if callable(remaining):
                     options = {"lease": remaining() / 1000 + 1, "extend": False}
             if fingerprint is not None:

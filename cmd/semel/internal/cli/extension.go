@@ -36,7 +36,7 @@ func (a *app) extensionCommand() *cobra.Command {
 		Long: `extension serves the guard (/v1/claim and so on) to a function in the same environment of AWS Lambda, on its loopback
 address. A layer has this program and the file extensions/semel, which starts it (docs/lambda.md). It registers for SHUTDOWN alone,
 so it adds nothing to an invocation but its own requests.`,
-		Example: `  semel extension --store 'dynamodb:idempotency?region=eu-west-1'`,
+		Example: `  semel extension --store 'dynamodb://idempotency?region=eu-west-1'`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.extension(cmd.Context(), o) },
 	}
 	f := c.Flags()

@@ -42,6 +42,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "eu-west-1", "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": "http://u:" + secret + "@127.0.0.1:1",
+		"AWS_LAMBDA_RUNTIME_API": "127.0.0.1:1", "AWS_LAMBDA_FUNCTION_NAME": "charge",
 	} {
 		t.Setenv(name, value)
 	}
@@ -49,7 +50,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		"audit": {"--effects", "none.jsonl"}, "work": {"--exec", "true", "--until-empty"}, "send": {"--n", "1"}, "bench": {"--for", "1ms"},
 		"records get": {"k"}, "records explain": {"k"}, "records release": {"k", "--yes"}, "records resolve": {"k", "--as", "failed", "--yes"},
 		"dlq show": {"x"}, "dlq edit": {"x"}, "queue purge": {"--yes"}, "config print": {"--exec", "true"}, "config validate": {"--exec", "true"},
-		"relay": {"--until-empty"}, "serve": {"--listen", "127.0.0.1:0"}, "sqs": {"--listen", "127.0.0.1:0"}, "lab attack": {"--exec", "false"},
+		"relay": {"--until-empty"}, "serve": {"--listen", "127.0.0.1:0"}, "extension": {"--listen", "127.0.0.1:0"}, "sqs": {"--listen", "127.0.0.1:0"}, "lab attack": {"--exec", "false"},
 		"lab run": {"--list"}, "demo": {"--report", ""}, "lab up": {"--dir", "lab"}, "lab down": {"--dir", "lab"},
 	}
 	for p, place := range secretPlaces() {

@@ -19,6 +19,12 @@ const (
 	sigcont = syscall.Signal(0x12)
 )
 
+// Continue is the signal that lets a stopped process continue.
+const Continue = sigcont
+
+// StopSelf returns an error: no process can be stopped here.
+func StopSelf() error { return errors.ErrUnsupported }
+
 // SignalGroup ends the process at SIGTERM and SIGKILL: there are neither groups nor milder signals here.
 func SignalGroup(pid int, s syscall.Signal) error {
 	if s != syscall.SIGTERM && s != syscall.SIGKILL {

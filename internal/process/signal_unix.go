@@ -18,6 +18,12 @@ const (
 	sigcont = syscall.SIGCONT
 )
 
+// Continue is the signal that lets a stopped process continue.
+const Continue = sigcont
+
+// StopSelf stops this process until it gets [Continue].
+func StopSelf() error { return send(os.Getpid(), sigstop) }
+
 // SignalGroup sends a signal to a process group. The error is [os.ErrProcessDone] if there is none.
 func SignalGroup(pid int, s syscall.Signal) error { return send(-pid, s) }
 

@@ -65,3 +65,82 @@ export type Handler<Body = any> = (message: Message<Body>) => unknown;
 
 /** Handles messages of semel work --pipe until the worker closes stdin. What is printed to stdout goes to stderr. */
 export function run<Body = any>(handler: Handler<Body>): Promise<void>;
+
+/** The key cannot be run. */
+export class GuardError extends Error {}
+/** Another run has the key, or it has ended: this run must have no further effect. */
+export class Lost extends GuardError {}
+/** The server refused the request: the message names the member. */
+export class BadRequest extends GuardError {}
+/** The key was used with another fingerprint. */
+export class Mismatch extends GuardError {}
+/** The key failed for good, or waits for a person. */
+export class Ended extends GuardError {}
+
+export interface ClientOptions {
+  /** Default: the variable SEMEL_URL, then http://127.0.0.1:8080. */
+  url?: string;
+  /** Sent with each request: a proxy's Authorization, for example. */
+  headers?: Record<string, string>;
+  /** How many seconds a claim is repeated while the server does not respond. Default: 10. */
+  timeout?: number;
+}
+
+/** Where semel serve is. */
+export class Client {
+  readonly url: string;
+  readonly timeout: number;
+  constructor(options?: ClientOptions);
+}
+
+/** One run of a key. */
+export interface Run {
+  readonly key: string;
+  /** Grows with every attempt of a key: a guarded resource refuses smaller ones. */
+  readonly fence: number;
+  /** This attempt, from 1. */
+  readonly attempt: number;
+  /** Whether an earlier run may have had its effect. */
+  readonly unknown: boolean;
+  /** The idempotency key of the only effect, the same in all attempts. */
+  readonly effectKey: string;
+  /** Aborted when the run should stop: another one may have the key. */
+  readonly signal: AbortSignal;
+  /** The idempotency key of one of several effects. The name must not change. */
+  effectKeyOf(name: string): string;
+}
+
+export interface OnceOptions {
+  /** A string, or a value that is sent as JSON: the same key with another one is a Mismatch. */
+  fingerprint?: JSONValue;
+  /** In seconds. Default: 30. It is extended every third of it while the work runs. */
+  lease?: number;
+  /** false: the lease is not extended. */
+  extend?: boolean;
+  /** once parks a run that was interrupted; resume (the default) runs it again. */
+  takeover?: "resume" | "once";
+  consumer?: string;
+  tenant?: string;
+  client?: Client;
+}
+
+/**
+ * Runs work once for a key. What it returns is stored, and duplicates get it. If it throws, the key is released: the next call
+ * runs again. Later and the other outcomes say that nothing was applied; after any other error the next run has unknown set.
+ *
+ * Throws Busy while another run has the key (delay: seconds), Mismatch, Ended, Lost if another run took the key over, and
+ * Unavailable if the server does not respond.
+ */
+export function once<T>(key: string, work: (run: Run) => T | Promise<T>, options?: OnceOptions): Promise<{ result: T; duplicate: boolean }>;
+
+/** A JSON Pointer into the first argument ("/order_id"), or a function of all arguments. */
+export type Select<A extends unknown[]> = string | ((...args: A) => JSONValue);
+
+/**
+ * A function that takes effect once for each key. Duplicates get the stored result. work gets the Run after the arguments: a function
+ * of AWS Lambda is (event, context, run). There, the claim lasts until one second after the invocation's deadline.
+ */
+export function idempotent<A extends unknown[], T>(
+  options: { key: Select<A>; fingerprint?: Select<A>; takeover?: "resume" | "once"; consumer?: string; tenant?: string; client?: Client },
+  work: (...args: [...A, Run]) => T | Promise<T>,
+): (...args: A) => Promise<T>;

@@ -13,26 +13,27 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 )
 
 // attackFlags are those of semel lab attack.
 type attackFlags struct {
-	exec, http, body     string
-	effects, query       string
-	headers, env, only   []string
-	key, listen          string
-	keyHeader            string
-	seed                 uint64
-	timeout, lease       config.Duration
-	takeover, probe, ask string
-	retry                []string
-	list                 bool
+	exec, pipe, http, body string
+	effects, query         string
+	headers, env, only     []string
+	key, listen            string
+	keyHeader              string
+	seed                   uint64
+	timeout, lease         config.Duration
+	takeover, probe, ask   string
+	retry                  []string
+	list                   bool
 }
 
 func (a *app) labAttackCommand() *cobra.Command {
 	f := attackFlags{timeout: config.Duration(10 * time.Second), lease: config.Duration(2 * time.Second)}
 	c := &cobra.Command{
-		Use:   "attack (--exec CMD | --http URL | -- PROG ARG…)",
+		Use:   "attack (--exec CMD | --pipe CMD | --http URL | -- PROG ARG…)",
 		Short: "Attack your own handler, and learn which effect would happen twice or be lost",
 		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late responses,
 errors after a success. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
@@ -45,6 +46,7 @@ payment service does. Or --effects counts what a journal has: a file of JSON lin
 Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 usage, 4 no response from --http.`,
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
+  semel lab attack --key json:/order_id --pipe 'node charge.js'
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099
   semel lab attack --exec ./pay.sh --only kill-after -o json | jq '.findings[] | {why, hint}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -58,6 +60,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 
 	}
 	p := c.Flags()
 	p.StringVar(&f.exec, "exec", "", "handler: a command for /bin/sh -c")
+	p.StringVar(&f.pipe, "pipe", "", "handler: a command for /bin/sh -c that keeps running, as in work (docs/pipe.md)")
 	p.StringVar(&f.http, "http", "", "handler: a URL that messages are POSTed to")
 	p.StringVar(&f.body, "body", "", "file with a sample message, {key} where its key is (default: an order as JSON)")
 	p.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE: a header of the message, {key} is replaced (may be repeated)")
@@ -87,7 +90,7 @@ func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error
 			return []any{i.Name, i.Title, i.Did}
 		})
 	}
-	if len(args) == 0 && f.exec+f.http == "" {
+	if len(args) == 0 && f.exec+f.pipe+f.http == "" {
 		args = a.applied.Command // of --config
 	}
 	o, err := f.options(args)
@@ -126,13 +129,14 @@ func (f attackFlags) options(args []string) (o attack.Options, err error) {
 		Timeout: time.Duration(f.timeout), Lease: time.Duration(f.lease), Journal: attack.Journal{Place: f.effects,
 			Query: f.query},
 	}
-	switch n := count(len(args) > 0, f.exec != "", o.HTTP != ""); {
+	switch n := count(len(args) > 0, f.exec != "", f.pipe != "", o.HTTP != ""); {
 	case n == 0:
-		return o, output.Usage("attack needs your handler").WithHint("--exec 'python3 charge.py', --http URL, or -- PROG ARG…")
+		return o, output.Usage("attack needs your handler").WithHint("--exec 'python3 charge.py', --pipe 'python3 lines.py', --http URL, or -- PROG ARG…")
 	case n > 1:
-		return o, output.Usage("attack takes one handler").WithHint("--exec CMD, --http URL, or -- PROG ARG…")
-	case f.exec != "":
-		o.Argv, o.Handler = []string{"/bin/sh", "-c", f.exec}, f.exec
+		return o, output.Usage("attack takes one handler").WithHint("--exec CMD, --pipe CMD, --http URL, or -- PROG ARG…")
+	case f.exec != "" || f.pipe != "":
+		o.Handler, o.Pipe = f.exec+f.pipe, f.pipe != ""
+		o.Argv = worker.Shell(o.Handler)
 	case o.HTTP != "":
 		o.Handler = open.Redact(o.HTTP)
 	default:

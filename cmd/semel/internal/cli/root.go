@@ -19,6 +19,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/sandbox"
 	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
@@ -50,6 +51,9 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 			return 1
 		}
 		return 0
+	}
+	if len(args) > 0 && args[0] == attack.ShimArg {
+		return attack.Shim(args[1:])
 	}
 	if len(args) > 0 && args[0] == lab.HiddenCommand {
 		return labworker.Main(args[1:])
@@ -190,7 +194,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check failed or something does not exi
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
 		a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.workersCommand(), a.migrateCommand(),
-		a.serveCommand(), a.consoleCommand(), a.topCommand(), a.sqsCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.alertsCommand(), a.dashboardsCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
+		a.serveCommand(), a.extensionCommand(), a.consoleCommand(), a.topCommand(), a.sqsCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.alertsCommand(), a.dashboardsCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	completions(root)

@@ -52,6 +52,9 @@ func (s *shift) handler(cfg *semel.Config) (io.Closer, error) {
 		running.pipe.Start()
 		return running, nil
 	}
+	if s.w.HTTPBatch > 0 {
+		return running, s.httpBatch(cfg)
+	}
 	r, err := s.runner(running.guard)
 	switch {
 	case err != nil:
@@ -77,6 +80,11 @@ func (s *shift) runner(guard *worker.Guard) (worker.Runner, error) {
 		}
 		return s.program(argv, keep, guard), nil
 	}
+	return s.endpoint(keep)
+}
+
+// endpoint is a handler that messages are posted to.
+func (s *shift) endpoint(keep int) (*worker.HTTP, error) {
 	h := worker.HTTP{URL: s.w.HTTP, Queue: s.queue.Features().Name, Keep: keep, Sqsd: s.w.Compat == "sqsd", Log: s.log,
 		Retry: worker.Named(s.w.Retry)}
 	if s.w.WebhookSecretFile != "" {
@@ -87,6 +95,19 @@ func (s *shift) runner(guard *worker.Guard) (worker.Runner, error) {
 		h.Secret = secret
 	}
 	return worker.NewHTTP(h, s.w.Concurrency), nil
+}
+
+// httpBatch makes the handler of an endpoint that takes arrays.
+func (s *shift) httpBatch(cfg *semel.Config) error {
+	h, err := s.endpoint(int(s.w.ResultMax))
+	if err != nil {
+		return err
+	}
+	b := &worker.HTTPBatch{HTTP: h, Batch: s.w.HTTPBatch, Requests: s.w.Concurrency}
+	if cfg.Handler = b.Handler(); s.w.Effects == "sql" {
+		cfg.Handler, cfg.Batch = b.BatchStatements(), s.w.HTTPBatch
+	}
+	return nil
 }
 
 // program is a handler that starts a process for each message.

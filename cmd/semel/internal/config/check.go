@@ -90,8 +90,13 @@ func (w *Work) checkHandler() error {
 	} else if w.WebhookSecretFile != "" || w.Compat != "" {
 		return output.Usage("--webhook-secret-file and --compat need --http")
 	}
-	if w.PipeBatch > 0 && w.Pipe == "" {
+	switch {
+	case w.PipeBatch > 0 && w.Pipe == "":
 		return output.Usage("--pipe-batch needs --pipe")
+	case w.HTTPBatch > 0 && w.HTTP == "":
+		return output.Usage("--http-batch needs --http")
+	case w.HTTPBatch > 0 && w.Compat != "":
+		return output.Usage("--compat %s and --http-batch exclude each other: its headers are of one message", w.Compat)
 	}
 	if err := w.checkSimulate(); err != nil {
 		return err
@@ -184,7 +189,8 @@ func (w *Work) checkNumbers() error {
 		{"processes", w.Processes < 1 || w.Processes > 1000, "use 1 to 1000"},
 		{"in-flight", w.InFlight < 1 || w.InFlight > 1000, "use 1 to 1000"},
 		{"pipe-batch", w.PipeBatch < 0 || w.PipeBatch > 10000, "use 0 for single messages, or 1 to 10000"},
-		{"in-flight", w.Slots() > 100_000, "processes × in-flight × pipe-batch must be 100000 or less"},
+		{"http-batch", w.HTTPBatch < 0 || w.HTTPBatch > 10000, "use 0 for single messages, or 1 to 10000"},
+		{"in-flight", w.Slots() > 100_000, "processes × in-flight × pipe-batch, or concurrency × http-batch, must be 100000 or less"},
 		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
 		{"committers", w.Committers < 1 || w.Committers > 64, "use 1 to 64"},
 		{"max-attempts", w.MaxAttempts < 1, "use 1 or more"},

@@ -32,6 +32,7 @@ type Work struct {
 	InFlight          int            `conf:"in-flight" yaml:"in-flight" help:"with --pipe: lines that a process may have without a result; what hangs or kills it costs all of them a run"`
 	PipeBatch         int            `conf:"pipe-batch" yaml:"pipe-batch" help:"with --pipe: a line is an array of up to N messages; with --effects sql its effects commit in one transaction (0: single messages)"`
 	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that takes messages by POST"`
+	HTTPBatch         int            `conf:"http-batch" yaml:"http-batch" help:"with --http: a request is an array of up to N messages, and --concurrency counts requests; with --effects sql its effects commit in one transaction (0: single messages)"`
 	WebhookSecretFile string         `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
 	Compat            string         `conf:"compat" yaml:"compat" values:"sqsd" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
 	Simulate          simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler for experiments that sleeps, leaves an effect in a ledger and crashes: on, or a list of knobs (docs/worker.md)"`
@@ -110,10 +111,10 @@ func Default() Work {
 // Lease is how long a claim lasts without a heartbeat: 0.9 of the visibility.
 func (w *Work) Lease() time.Duration { return time.Duration(w.Visibility) / 10 * 9 }
 
-// Slots is how many handlers run at once: with --pipe enough for every line of every process.
+// Slots is how many handlers run at once: enough for every line of every process, and for every array of --http-batch.
 func (w *Work) Slots() int {
 	if w.Pipe == "" {
-		return w.Concurrency
+		return w.Concurrency * max(1, w.HTTPBatch)
 	}
 	return max(w.Concurrency, w.Processes*w.InFlight*max(1, w.PipeBatch))
 }

@@ -103,10 +103,7 @@ func shown(err error, endpoint string) error {
 
 // outcome translates a response into a handler's error (docs/worker.md has the table).
 func (h *HTTP) outcome(res *http.Response, body []byte) error {
-	reason := res.Header.Get("Semel-Reason")
-	if reason == "" {
-		reason = shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
-	}
+	reason := reasonOf(res, body)
 	fail := error(&failure{
 		status: res.StatusCode, text: withDetail(fmt.Errorf("handler responded %s", res.Status), reason).Error(),
 	})
@@ -119,6 +116,14 @@ func (h *HTTP) outcome(res *http.Response, body []byte) error {
 		h.Log.Warn("unknown Semel-Outcome ignored", "outcome", verdict, "known", "done, retry, dead, drop")
 	}
 	return h.byStatus(res.StatusCode, fail, after, asked)
+}
+
+// reasonOf is what a response says about its status.
+func reasonOf(res *http.Response, body []byte) string {
+	if reason := res.Header.Get("Semel-Reason"); reason != "" {
+		return reason
+	}
+	return shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
 }
 
 func override(verdict, reason string, fail error, after time.Duration, asked bool) error {
@@ -164,11 +169,10 @@ func (h *HTTP) byStatus(code int, fail error, after time.Duration, asked bool) e
 		return semel.Deferred(fail, orElse(after, asked, time.Second))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return semel.Deferred(fail, orElse(after, asked, 5*time.Second))
-	case http.StatusBadRequest, http.StatusGone, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity:
-		return semel.Permanent(semel.NotApplied(fail))
 	}
 	switch {
+	case permanentStatus(code):
+		return semel.Permanent(semel.NotApplied(fail))
 	case code >= 200 && code < 300:
 		return nil
 	case code == http.StatusRequestTimeout: // it may have been applied
@@ -179,6 +183,16 @@ func (h *HTTP) byStatus(code int, fail error, after time.Duration, asked bool) e
 		return semel.RetryAfter(fail, after)
 	}
 	return fail
+}
+
+// permanentStatus reports a status that refuses the message for good.
+func permanentStatus(code int) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusGone, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
 }
 
 func orElse(after time.Duration, asked bool, d time.Duration) time.Duration {
@@ -241,7 +255,7 @@ func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, er
 		}
 	}
 	if h.Secret != nil {
-		sign(req.Header, h.Secret, a, time.Now())
+		sign(req.Header, h.Secret, a.EffectKey(""), a.Body, time.Now())
 	}
 	return req, nil
 }
@@ -368,13 +382,13 @@ func ReadSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// sign adds the headers of Standard Webhooks: the id is the effect key, which stays the same when the message comes
-// again, so that a receiver's replay protection agrees with ours.
-func sign(h http.Header, secret []byte, a *semel.Attempt, now time.Time) {
-	id, at := "msg_"+a.EffectKey(""), strconv.FormatInt(now.Unix(), 10)
+// sign adds the headers of Standard Webhooks: the id is the effect key, which stays the same when the message is redelivered,
+// so that a receiver's replay protection agrees with ours.
+func sign(h http.Header, secret []byte, effectKey string, body []byte, now time.Time) {
+	id, at := "msg_"+effectKey, strconv.FormatInt(now.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(id + "." + at + "."))
-	mac.Write(a.Body)
+	mac.Write(body)
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", at)
 	h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))

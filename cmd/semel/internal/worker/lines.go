@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -188,6 +189,55 @@ func orDefault(s, otherwise string) string {
 		return otherwise
 	}
 	return s
+}
+
+// lineRun is one message on its way through a handler that takes lines or arrays.
+type lineRun struct {
+	id uint64
+	a  *semel.Attempt
+	// These are valid when done is closed.
+	reply *resultLine
+	err   error // there is no result
+	done  chan struct{}
+}
+
+func newLineRun(id uint64, a *semel.Attempt) lineRun {
+	return lineRun{id: id, a: a, done: make(chan struct{})}
+}
+
+func (r *lineRun) end(reply *resultLine, err error) {
+	r.reply, r.err = reply, err
+	close(r.done)
+}
+
+// take applies the result of a run, which is cut where it is longer than keep.
+func (r *lineRun) take(tx *semel.Statements, keep int, log *slog.Logger) error {
+	if r.err != nil {
+		return r.err
+	}
+	if err := r.reply.err(); err != nil {
+		return err
+	}
+	if len(r.reply.Result) > keep {
+		log.Warn("result cut", "key", r.a.Key.Raw, "bytes", keep, "hint", "raise --result-max, or return less")
+		r.reply.Result = r.reply.Result[:keep]
+	}
+	return r.reply.apply(r.a, tx)
+}
+
+// takeAll applies the results of a batch in one transaction. Failures that the handler named are named; if the call as a whole
+// failed the batch is halved to find out why.
+func takeAll(runs []*lineRun, tx *semel.Statements, keep int, log *slog.Logger) error {
+	var failed []error
+	for i, r := range runs {
+		if r.err != nil {
+			return r.err
+		}
+		if err := r.take(tx, keep, log); err != nil {
+			failed = append(failed, semel.ItemFailed(i, err))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // apply stores the result of a run that is done, with its effects and messages; tx is nil where there is none. An error is the

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -46,20 +45,15 @@ type Pipe struct {
 	broken   int      // processes in a row that could not be run
 }
 
-// pipeRun is one message on its way through a process.
+// pipeRun is one message on its way through a process. But for id and a, it is guarded by the lock of the pipe until done is
+// closed.
 type pipeRun struct {
-	id uint64
-	a  *semel.Attempt
-
-	// The rest is guarded by the lock of the pipe until done is closed.
+	lineRun
 	child     *child // nil while it waits for one
 	sent      bool   // the process may have read it
 	cancelled bool
 	lease     time.Time
-	reply     *resultLine
-	err       error // there is no result
-	died      bool  // the process ended
-	done      chan struct{}
+	died      bool // the process ended
 }
 
 // waiter is messages that wait for a process, which one line brings to it.
@@ -108,62 +102,32 @@ func (p *Pipe) Statements() semel.Handler {
 // BatchStatements is a handler that gets a batch as one line, and whose effects commit in one transaction with the records.
 func (p *Pipe) BatchStatements() semel.Handler {
 	return semel.InTxBatch(func(ctx context.Context, tx *semel.Statements, batch []*semel.Attempt) error {
-		return p.takeAll(p.call(ctx, batch, true), tx)
+		return takeAll(p.call(ctx, batch, true), tx, p.Keep, p.Log)
 	})
 }
 
 func (p *Pipe) one(ctx context.Context, a *semel.Attempt, tx *semel.Statements) error {
-	r := p.call(ctx, []*semel.Attempt{a}, false)[0]
-	if r.err != nil {
-		return r.err
-	}
-	return p.take(r.reply, a, tx)
-}
-
-// take applies a result, which is cut where it is too long.
-func (p *Pipe) take(r *resultLine, a *semel.Attempt, tx *semel.Statements) error {
-	if err := r.err(); err != nil {
-		return err
-	}
-	if len(r.Result) > p.Keep {
-		p.Log.Warn("result cut", "key", a.Key.Raw, "bytes", p.Keep, "hint", "raise --result-max, or return less")
-		r.Result = r.Result[:p.Keep]
-	}
-	return r.apply(a, tx)
-}
-
-// takeAll applies the results of a batch in one transaction. Failures that the handler named are named; if the call as a whole
-// failed the batch is halved to find out why.
-func (p *Pipe) takeAll(runs []*pipeRun, tx *semel.Statements) error {
-	var failed []error
-	for i, r := range runs {
-		if r.err != nil {
-			return r.err
-		}
-		if err := p.take(r.reply, r.a, tx); err != nil {
-			failed = append(failed, semel.ItemFailed(i, err))
-		}
-	}
-	return errors.Join(failed...)
+	return p.call(ctx, []*semel.Attempt{a}, false)[0].take(tx, p.Keep, p.Log)
 }
 
 // call has messages handled and returns when each has a result or an error.
-func (p *Pipe) call(ctx context.Context, batch []*semel.Attempt, whole bool) []*pipeRun {
-	runs := make([]*pipeRun, len(batch))
+func (p *Pipe) call(ctx context.Context, batch []*semel.Attempt, whole bool) []*lineRun {
+	runs, ended := make([]*pipeRun, len(batch)), make([]*lineRun, len(batch))
 	w := &waiter{runs: runs, whole: whole}
 	p.mu.Lock()
 	for i, a := range batch {
 		p.last++
-		runs[i] = &pipeRun{id: p.last, a: a, lease: a.Deadline, done: make(chan struct{})}
+		runs[i] = &pipeRun{lineRun: newLineRun(p.last, a), lease: a.Deadline}
 		w.alone = w.alone || a.Unknown
 	}
 	p.waiters = append(p.waiters, w)
 	p.place()
 	p.mu.Unlock()
-	for _, r := range runs {
+	for i, r := range runs {
 		p.await(ctx, r)
+		ended[i] = &r.lineRun
 	}
-	return runs
+	return ended
 }
 
 // await waits for the result of a run. When ctx ends the process gets a cancel line, and is killed if it writes no result.
@@ -290,8 +254,8 @@ func (p *Pipe) refuse(err error) {
 
 // finish gives a run its end. The caller holds the lock of the pipe.
 func (r *pipeRun) finish(reply *resultLine, err error) {
-	r.reply, r.err, r.child = reply, err, nil
-	close(r.done)
+	r.child = nil
+	r.end(reply, err)
 }
 
 // watchLeases tells the processes when leases are extended.

@@ -86,9 +86,9 @@ func (s *trial) goOn(p point) error {
 			runs, ended := s.proxy.count()
 			return ended >= runs, nil
 		}
-		first := s.shimPIDs()[0]
-		thawGroup(first) // again and again: it may not have stopped yet
-		return dead(first), nil
+		first := s.shimRuns()[0]
+		thawGroup(first.pid) // again and again: it may not have stopped yet
+		return first.ended(), nil
 	})
 	return err
 }

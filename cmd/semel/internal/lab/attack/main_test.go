@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/cli"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 )
 
@@ -22,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "work", "lab", worker.GuardArg:
+		case "work", "lab", worker.GuardArg, attack.ShimArg:
 			os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		case "handler":
 			os.Exit(handle(os.Args[2]))

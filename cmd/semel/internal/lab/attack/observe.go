@@ -77,7 +77,7 @@ func (s *trial) runs(o *observed) error {
 	if s.proxy != nil {
 		o.Runs, _ = s.proxy.count()
 	} else {
-		o.Runs = len(s.shimPIDs())
+		o.Runs = len(s.shimRuns())
 	}
 	if s.attack.Kind == verify.KillBefore && !s.base.seen {
 		o.Runs-- // that one never came to its first instruction
@@ -148,12 +148,21 @@ func (s *trial) keyFollowsID() bool {
 	return false
 }
 
-var status = regexp.MustCompile(`handler (?:exited|responded) (\d+)`)
+var (
+	status = regexp.MustCompile(`handler (?:exited|responded) (\d+)`)
+	said   = regexp.MustCompile(`handler said (\w+)`)
+)
+
+// exitOfOutcome is the exit status that means the same as an outcome of docs/pipe.md.
+var exitOfOutcome = map[string]int{"retry": 1, "later": 75, "dead": 65, "busy": 75, "unavailable": 69}
 
 // exitOf is the exit or HTTP status that a run ended with; -1 = a signal, a broken connection, or its worker stopped it.
 func exitOf(err string) int {
 	if err == "" {
 		return 0
+	}
+	if m := said.FindStringSubmatch(err); m != nil {
+		return exitOfOutcome[m[1]]
 	}
 	if m := status.FindStringSubmatch(err); m != nil {
 		if code, err := strconv.Atoi(m[1]); err == nil {
@@ -170,12 +179,16 @@ func (s *trial) notes(o *observed) (out []string) {
 	}
 	kind, program := s.attack.Kind, s.HTTP == ""
 	if len(o.Exits) > 0 && s.struck && program && (kind == verify.ResponseLost || kind == verify.ErrorAfter) {
-		switch code := o.Exits[0]; code {
+		ended, unknown := fmt.Sprintf("exit %d", o.Exits[0]), "Exit 1"
+		if s.Pipe {
+			ended, unknown = map[int]string{75: "later", 65: "dead"}[o.Exits[0]], "Return retry"
+		}
+		switch o.Exits[0] {
 		case 75:
-			note("exit 75 means that nothing was applied, but it was: with --takeover once or probe it would be repeated. " +
-				"Exit 1 when the response does not say")
+			note("%s means that nothing was applied, but it was: with --takeover once or probe it would be repeated. "+
+				"%s when the response does not say", ended, unknown)
 		case 64, 65:
-			note("exit %d means that nothing was applied, but it was: exit 1 when the response does not say", code)
+			note("%s means that nothing was applied, but it was. %s when the response does not say", ended, unknown)
 		}
 	}
 	if kind != verify.Plain && o.ends[s.keys[0]] == failed && len(o.Effects) > 0 {
@@ -187,7 +200,10 @@ func (s *trial) notes(o *observed) (out []string) {
 	}
 	if kind == verify.Poison && o.ends[s.keys[0]] == failed && len(o.Effects) == 0 && o.Runs > 1 {
 		word := "exit 65"
-		if !program {
+		switch {
+		case s.Pipe:
+			word = "the outcome dead"
+		case !program:
 			word = "return 422"
 		}
 		note("%s means that no attempt will help: the dead letter would be there after one run instead of %d", word, o.Runs)

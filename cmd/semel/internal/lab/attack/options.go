@@ -20,6 +20,8 @@ type Options struct {
 	// Argv is a program; HTTP the URL of an endpoint. One of them.
 	Argv []string
 	HTTP string
+	// Pipe: the program keeps running, and speaks the lines of docs/pipe.md.
+	Pipe bool
 	// Handler is the handler as the user wrote it, for the report.
 	Handler string
 

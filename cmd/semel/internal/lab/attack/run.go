@@ -112,8 +112,11 @@ func (r *runner) run(ctx context.Context) (rep Report, err error) {
 		r.Ready(r.svc.url)
 	}
 	r.judge.KeyHeader, r.judge.Handles = r.KeyHeader, verify.ProgramHandler
-	if r.HTTP != "" {
+	switch {
+	case r.HTTP != "":
 		r.judge.Handles = verify.EndpointHandler
+	case r.Pipe:
+		r.judge.Handles = verify.PipeHandler
 	}
 	if err := r.all(ctx); err != nil {
 		return rep, err

@@ -64,15 +64,15 @@ func killAnytime(s *trial) error {
 	}
 	due, killed := map[int]time.Time{}, 0
 	if _, err := s.wait(func() (bool, error) {
-		pids := s.shimPIDs()
-		for i, pid := range pids[:min(len(pids), len(share))] {
-			at, known := due[pid]
+		runs := s.shimRuns()
+		for i, run := range runs[:min(len(runs), len(share))] {
+			at, known := due[i]
 			switch {
 			case !known:
-				due[pid] = time.Now().Add(time.Duration(share[i] * float64(s.base.took)))
+				due[i] = time.Now().Add(time.Duration(share[i] * float64(s.base.took)))
 			case !at.IsZero() && !time.Now().Before(at):
-				if due[pid] = (time.Time{}); !dead(pid) {
-					killGroup(pid)
+				if due[i] = (time.Time{}); !run.ended() {
+					killGroup(run.pid)
 				}
 				killed++
 			}
@@ -289,6 +289,6 @@ func (s *trial) killHandler() error {
 		s.proxy.pass(false)
 		return nil
 	}
-	killGroup(s.shimPIDs()[0])
+	killGroup(s.shimRuns()[0].pid)
 	return nil
 }

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -163,11 +164,11 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 
 // arrive counts a request and finds the fault that strikes it.
 func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*effect, *fault) {
-	text := r.Header.Get(s.keyHeader) + "\n" + path + "\n" + string(body)
 	sum := sha256.Sum256(body)
 	e := &effect{trial: c}
 	e.Effect = verify.Request(r.Method, c.general(path), r.Header.Get(s.keyHeader), hex.EncodeToString(sum[:]))
-	e.Message = c.keyIn(text)
+	// The key of another message may be in the header, by mistake.
+	e.Message = cmp.Or(c.keyIn(path+"\n"+string(body)), c.keyIn(r.Header.Get(s.keyHeader)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.seen++

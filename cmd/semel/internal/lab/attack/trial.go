@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
+	osprocess "github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/ops"
 )
 
@@ -121,15 +122,6 @@ func (s *trial) sweep() {
 	}
 }
 
-func (s *trial) shimPIDs() (pids []int) {
-	for _, l := range readShim(s.path("runs")) {
-		if l.at == atStart {
-			pids = append(pids, l.pid)
-		}
-	}
-	return pids
-}
-
 // wait looks until ok, or until the trial's deadline (false).
 func (s *trial) wait(ok func() (bool, error)) (bool, error) {
 	for {
@@ -198,7 +190,20 @@ func (s *trial) workArgs() []string {
 	if s.HTTP != "" {
 		return append(args, "--http", s.proxy.url)
 	}
-	return append(append(args, "--"), shimmed(s.path("runs"), s.handlerArgv())...)
+	argv := s.shimmed(s.path("runs"), s.handlerArgv())
+	if s.Pipe { // one process, one message at a time: a kill is of one run
+		return append(args, "--pipe", "exec "+shellQuoted(argv), "--processes", "1", "--in-flight", "1")
+	}
+	return append(append(args, "--"), argv...)
+}
+
+// shellQuoted is a command line for /bin/sh.
+func shellQuoted(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, a := range argv {
+		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
 }
 
 // killGrace leaves a cancelled handler a moment, and ends well before the lease does.
@@ -249,18 +254,9 @@ func (s *trial) anyWorker() bool {
 
 // lateEffects gives processes that the handler left behind the time to have their effects.
 func (s *trial) lateEffects() {
-	mine := map[int]bool{}
-	for _, p := range s.procs {
-		mine[p.Pid()] = true
-	}
-	for _, pid := range s.shimPIDs() {
-		if !dead(pid) {
-			mine[pid] = true // the handler itself, about to end
-		}
-	}
 	end := time.Now().Add(lateTime)
 	for first := true; ; first = false {
-		left := leftovers(s.nonce, mine)
+		left := leftovers(s.nonce, s.workersTree())
 		if first || len(s.left) == 0 {
 			s.left = left
 		}
@@ -269,6 +265,25 @@ func (s *trial) lateEffects() {
 		}
 		time.Sleep(10 * tick)
 	}
+}
+
+// workersTree are the workers that run, with their handlers: one may be about to end, one that keeps running is not left behind.
+func (s *trial) workersTree() map[int]bool {
+	all := map[int]bool{}
+	var add func(pid int)
+	add = func(pid int) {
+		all[pid] = true
+		children, _ := osprocess.Children(pid) // none: it has ended
+		for _, c := range children {
+			add(c)
+		}
+	}
+	for _, p := range s.procs {
+		if p.Running() {
+			add(p.Pid())
+		}
+	}
+	return all
 }
 
 // events reads what the workers wrote.

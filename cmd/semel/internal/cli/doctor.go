@@ -63,7 +63,7 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, aws sqsFlags) (err error) {
-	given := w.Exec != "" || w.HTTP != "" || len(w.Command) > 0 || w.Simulate.On
+	given := w.Exec != "" || w.Pipe != "" || w.HTTP != "" || len(w.Command) > 0 || w.Simulate.On
 	if !given {
 		w.Exec = "true" // the queue and the store can be checked without a handler
 	}

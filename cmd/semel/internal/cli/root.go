@@ -184,7 +184,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check failed or something does not exi
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
-		a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.initCommand(), a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
 		a.serveCommand(), a.consoleCommand(), a.sqsCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.alertsCommand(), a.dashboardsCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

@@ -77,6 +77,11 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	return a.p.Report(err)
 }
 
+// Command is the command line as data, for man pages and completions.
+func Command() *cobra.Command {
+	return (&app{p: &output.Printer{Out: io.Discard, Err: io.Discard}}).root()
+}
+
 // guessFormat finds -o before the flags are parsed, so that errors of parsing come in the format that was asked for.
 func guessFormat(args []string) output.Format {
 	f := output.Text

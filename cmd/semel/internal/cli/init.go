@@ -22,11 +22,15 @@ duplicates to the handler and counts what happened), a Dockerfile and compose.ya
 folder if it is not given. init never replaces a file: if one of these exists, it writes none.`,
 		Example: `  semel init shop --lang python
   semel init shop --lang node --queue 'postgres://shop@db.example.org/shop?queue=orders'
-  semel init --lang go --queue 'sqs://orders?region=eu-west-1' --store 'postgres://shop@db.example.org/shop'`,
+  semel init --lang go --queue 'sqs://orders?region=eu-west-1' \
+    --store 'postgres://shop@db.example.org/shop'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.Dir = "."; len(args) == 1 {
 				o.Dir = args[0]
+			}
+			if strings.Contains(o.Dir, ":") { // it may have a password: it is not shown
+				return output.Usage("init writes to a folder, and the argument is a URL or has a colon").WithHint("semel init DIR --queue URL")
 			}
 			return a.init(o)
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -29,48 +30,53 @@ CREATE TABLE IF NOT EXISTS.`,
   semel migrate --store postgres:// --print
   semel migrate --store 'dynamodb://semel-records?region=eu-west-1'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if show && file != "" {
+			if !show {
+				return a.migrate(cmd.Context(), store, file)
+			}
+			if file != "" {
 				return output.Usage("--print and --sql exclude each other")
 			}
-			var statements []byte
-			if file != "" {
-				var err error
-				if statements, err = os.ReadFile(file); err != nil {
-					return output.Usage("--sql: %w", err)
-				}
-			}
-			if show {
-				text, language, err := open.Schema(store)
-				if err != nil {
-					return err
-				}
-				var v any = text
-				if language == "json" {
-					v = json.RawMessage(text)
-				}
-				return a.p.Object(map[string]any{language: v}, func(b *strings.Builder) { b.WriteString(text) })
-			}
-			t, from, to, err := open.Migrate(cmd.Context(), store)
+			text, language, err := open.Schema(store)
 			if err != nil {
 				return err
 			}
-			if file != "" {
-				if err := open.Execute(cmd.Context(), store, string(statements)); err != nil {
-					return err
-				}
+			var v any = text
+			if language == "json" {
+				v = json.RawMessage(text)
 			}
-			v := map[string]any{"database": t.Shown, "from": from, "to": to}
-			switch to {
-			case 0:
-				return a.p.Line(v, "%s needs no schema: nothing to create", t.Shown)
-			case from:
-				return a.p.Line(v, "%s has schema %d: nothing to do", t.Shown, to)
-			}
-			return a.p.Line(v, "%s: schema %d to %d", t.Shown, from, to)
+			return a.p.Object(map[string]any{language: v}, func(b *strings.Builder) { b.WriteString(text) })
 		},
 	}
 	c.Flags().StringVar(&store, "store", "", "URL of the database")
 	c.Flags().StringVar(&file, "sql", "", "run this file of SQL afterwards, in one transaction")
 	c.Flags().BoolVar(&show, "print", false, "only print what makes the schema in an empty database: SQL, or the requests to DynamoDB as JSON")
 	return c
+}
+
+// migrate makes the schema of a store, then runs the SQL of a file, "" = none.
+func (a *app) migrate(ctx context.Context, store, file string) error {
+	var statements []byte
+	if file != "" {
+		var err error
+		if statements, err = os.ReadFile(file); err != nil {
+			return output.Usage("--sql: %w", err)
+		}
+	}
+	t, from, to, err := open.Migrate(ctx, store)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		if err := open.Execute(ctx, store, string(statements)); err != nil {
+			return err
+		}
+	}
+	v := map[string]any{"database": t.Shown, "from": from, "to": to}
+	switch to {
+	case 0:
+		return a.p.Line(v, "%s needs no schema: nothing to create", t.Shown)
+	case from:
+		return a.p.Line(v, "%s has schema %d: nothing to do", t.Shown, to)
+	}
+	return a.p.Line(v, "%s: schema %d to %d", t.Shown, from, to)
 }

@@ -51,16 +51,8 @@ func TestEnvTemplate(t *testing.T) {
 // semelEnv is what semel env makes of an environment: values by the variables that they come from.
 func semelEnv(t *testing.T, set []string) map[string]string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	semel := filepath.Join(dir, "semel") // the name under which the test binary is semel
-	if err := os.Symlink(self, semel); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), semel, "env", "-o", "json")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(semelFolder(t), "semel"), "env", "-o", "json")
 	cmd.Dir, cmd.Env = dir, append([]string{"HOME=" + dir, "AWS_EC2_METADATA_DISABLED=true"}, set...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -88,4 +80,18 @@ func semelEnv(t *testing.T, set []string) map[string]string {
 		}
 	}
 	return got
+}
+
+// semelFolder is a folder with the binary, for PATH: under the name semel the test binary is semel.
+func semelFolder(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "semel")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

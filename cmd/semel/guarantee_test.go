@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -49,27 +48,32 @@ var update = flag.Bool("update", false, "rewrite the tables of docs/guarantees.m
 //
 //	go test ./cmd/semel -run TestGuarantees -update
 func TestGuarantees(t *testing.T) {
-	const page, begin, end = "../../docs/guarantees.md", "<!-- guarantees: made by TestGuarantees -->\n", "<!-- end of guarantees -->\n"
+	compareTable(t, "guarantees", "guarantees", "TestGuarantees", guarantees(t, places(t)))
+}
+
+// compareTable compares a part of a page in docs, which a test makes, with want; -update writes it.
+func compareTable(t *testing.T, name, part, test, want string) {
+	t.Helper()
+	page, begin, end := "../../docs/"+name+".md", "<!-- "+part+": made by "+test+" -->\n", "<!-- end of "+part+" -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, ok := bytes.Cut(text, []byte(begin))
-	is, tail, ok2 := bytes.Cut(rest, []byte(end))
+	head, rest, ok := strings.Cut(string(text), begin)
+	is, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("docs/guarantees.md does not have both marks %q and %q", begin, end)
+		t.Fatalf("%s does not have both marks %q and %q", page, begin, end)
 	}
-	want := []byte(guarantees(t, places(t)))
-	if bytes.Equal(is, want) {
+	if is == want {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(page, slices.Concat(head, []byte(begin), want, []byte(end), tail), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	t.Errorf("docs/guarantees.md differs from what semel prints; run this test with -update, and read the difference. Want:\n%s", want)
+	t.Errorf("%s differs from what semel prints; run this test with -update, and read the difference. Want:\n%s", page, want)
 }
 
 // place is an open database, of which some kinds have two, so that a queue and a store can be apart. One of a service that

@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-func storage(s semel.Store) *Storage { return NewStorage(s, "day53", day) }
+func storage(s semel.Store) IdempotencyStorage { return NewStorage(s, "day53", day) }
 
 func TestIdempotentConsumer_DuplicateMessages(t *testing.T) {
 	metrics := &Counts{}
@@ -187,36 +187,6 @@ func TestCheckThenRun(t *testing.T) {
 	if naive.Load() != 2 || safe.Load() != 1 {
 		t.Errorf("check, run, mark: %d charges, want 2; claim, run, record: %d, want 1", naive.Load(), safe.Load())
 	}
-}
-
-func TestStorageMethods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, s := t.Context(), storage(memory.NewStore())
-		if _, err := s.GetProcessedResult(ctx, "1"); !errors.Is(err, ErrNotProcessed) {
-			t.Errorf("the result of nothing: %v", err)
-		}
-		for _, result := range []string{"first", "second"} { // the first stays
-			if err := s.MarkProcessed(ctx, "1", result); err != nil {
-				t.Error(err)
-			}
-			if got, err := s.GetProcessedResult(ctx, "1"); err != nil || got != "first" {
-				t.Errorf("result %v, %v", got, err)
-			}
-		}
-		if err := s.Cleanup(ctx, time.Now()); err == nil {
-			t.Error("everything may be forgotten at once")
-		}
-		time.Sleep(2 * day)
-		if ok, err := s.IsProcessed(ctx, "1"); err != nil || !ok {
-			t.Errorf("before the cleanup: %v, %v", ok, err)
-		}
-		if err := s.Cleanup(ctx, time.Now().Add(-day)); err != nil {
-			t.Error(err)
-		}
-		if ok, err := s.IsProcessed(ctx, "1"); err != nil || ok {
-			t.Errorf("after the cleanup: %v, %v", ok, err)
-		}
-	})
 }
 
 func TestLockMethods(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"regexp"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	w := config.Default()
 	var horizon config.Duration
 	var aws sqsFlags
+	var bench string
 	c := &cobra.Command{
 		Use:   "doctor --queue URL [the flags of work]",
 		Short: "Check a worker's settings and what they guarantee (exit 3: dangerous)",
@@ -51,19 +53,20 @@ func (a *app) doctorCommand() *cobra.Command {
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = a.argv(args, &w)
-			return a.doctor(cmd.Context(), w, time.Duration(horizon), aws)
+			return a.doctor(cmd.Context(), w, time.Duration(horizon), aws, bench)
 		},
 	}
 	config.Bind(c.Flags(), &w)
 	c.Flags().Var(&horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
+	c.Flags().StringVar(&bench, "bench", "", "judge the load test whose result is in this file (semel bench -o json)")
 	c.Flags().Var(&aws.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls, if one does")
 	c.Flags().Var(&aws.window, "lambda-window", "its batching window")
 	c.Flags().BoolVar(&aws.identified, "producers-set-id", false, "all producers set idempotency-key, so that a redrive of the queue keeps the key")
 	return c
 }
 
-func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, aws sqsFlags) (err error) {
-	given := w.Exec != "" || w.HTTP != "" || len(w.Command) > 0 || w.Simulate.On
+func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, aws sqsFlags, bench string) (err error) {
+	given := w.Exec != "" || w.Pipe != "" || w.HTTP != "" || len(w.Command) > 0 || w.Simulate.On
 	if !given {
 		w.Exec = "true" // the queue and the store can be checked without a handler
 	}
@@ -89,6 +92,9 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	x.all()
 	x.longTerm(ctx, store)
 	x.workers(ctx, store)
+	if err := x.loadTest(bench); err != nil {
+		return err
+	}
 	cfg, err := semelConfig(w, queue, store)
 	if err != nil {
 		return err
@@ -336,12 +342,31 @@ func (x *inspection) program() {
 		if err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			x.note(levelWarning, "handler", "https://…", "%s is reached without encryption", u.Host)
 		}
+	case x.w.Exec != "" || x.w.Pipe != "":
+		if name := missingProgram(x.w.Exec + x.w.Pipe); name != "" {
+			x.note(levelWarning, "handler", "install it, or run doctor where the worker runs", "%s is not installed here", name)
+		}
 	case len(x.w.Command) > 0:
 		if _, err := exec.LookPath(x.w.Command[0]); err != nil {
 			x.note(levelDanger, "handler", "give its path", "%s cannot be run: %v", x.w.Command[0], err)
 		}
 	}
 }
+
+// missingProgram is the program that a command for /bin/sh begins with, if this machine does not have it. It judges only commands
+// that begin with a plain name.
+func missingProgram(command string) string {
+	name, _, _ := strings.Cut(command, " ")
+	if !plainProgram.MatchString(name) {
+		return ""
+	}
+	if exec.Command("/bin/sh", "-c", `command -v "$0"`, name).Run() == nil { //nolint:noctx // it ends at once
+		return ""
+	}
+	return name
+}
+
+var plainProgram = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$`)
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)

@@ -81,6 +81,11 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	return a.p.Report(err)
 }
 
+// Command is the command line as data, for man pages and completions.
+func Command() *cobra.Command {
+	return (&app{p: &output.Printer{Out: io.Discard, Err: io.Discard}}).root()
+}
+
 // guessFormat finds -o before the flags are parsed, so that errors of parsing come in the format that was asked for.
 func guessFormat(args []string) output.Format {
 	f := output.Text
@@ -193,7 +198,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check failed or something does not exi
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
-		a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.workersCommand(), a.migrateCommand(),
+		a.initCommand(), a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.workersCommand(), a.migrateCommand(),
 		a.serveCommand(), a.extensionCommand(), a.consoleCommand(), a.topCommand(), a.sqsCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.alertsCommand(), a.dashboardsCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

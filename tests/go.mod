@@ -98,10 +98,12 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/exp v0.0.0-20260218203240-3dfff04db8fa // indirect
+	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
+	golang.org/x/tools v0.50.0 // indirect
 	google.golang.org/api v0.278.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
@@ -125,10 +127,8 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/prometheus/prometheus v0.312.0
-	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/semel-dev/semel/adapters/aws v0.0.0
-	github.com/semel-dev/semel/adapters/rabbitmq v0.0.0
 	github.com/semel-dev/semel/contrib/otel v0.0.0
 	github.com/semel-dev/semel/contrib/prom v0.0.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0
@@ -156,4 +156,5 @@ replace github.com/semel-dev/semel/contrib/prom => ../contrib/prom
 replace github.com/semel-dev/semel/contrib/otel => ../contrib/otel
 
 replace github.com/semel-dev/semel/adapters/aws => ../adapters/aws
+
 replace github.com/semel-dev/semel/adapters/rabbitmq => ../adapters/rabbitmq

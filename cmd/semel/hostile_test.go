@@ -211,6 +211,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: []string{"audit", "--store", url, "--effects", "bad.jsonl"}},
 		{args: []string{"doctor", "--queue", url}},
 		{args: []string{"workers", "--store", url}, shows: `w1\x1b[2J`},
+		{args: []string{"top", "--queue", url, "--consumer", consumer, "--once"}, shows: `orders`},
 		{args: []string{"advise", "--queue", url}},
 		{args: []string{"send", "bad.jsonl", "--queue", url}},
 		{args: []string{"config", "print", "--queue", url, "--exec", hostile}},

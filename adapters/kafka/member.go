@@ -62,9 +62,19 @@ func (m *member) close() error {
 	err := m.commitNow(ctx, nil)
 	m.client.AllowRebalance()
 	err = errors.Join(err, m.client.LeaveGroupContext(ctx))
+	if expelled(err) { // there is nothing to leave
+		m.q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; what was settled since the last commit is delivered again",
+			"queue", m.q.name, "err", err)
+		err = nil
+	}
 	m.end()
 	m.client.CloseAllowingRebalance()
 	return err
+}
+
+// expelled reports that the group does not know the member any more: another one has its partitions.
+func expelled(err error) bool {
+	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedMemberEpoch)
 }
 
 // polls takes messages from the client whenever few are left for Receive. While it handles them the group does not rebalance.
@@ -108,7 +118,7 @@ func (q *Queue) arrive(m *member, fetches kgo.Fetches) (failed bool) {
 		case errors.As(err, &loss):
 			q.o.Logger.Error("kafka_data_loss: the log lost messages, and new ones have their offsets", "queue", q.name, "partition", partition, "err", err)
 			q.drop(partition)
-		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.FencedMemberEpoch):
+		case expelled(err):
 			q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; the client joins the group again", "queue", q.name, "err", err)
 		default:
 			failed, q.failed = true, q.explain("receive from", err)

@@ -2,6 +2,7 @@ package realinput
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -19,34 +20,48 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/adapters/mysql/mysqltest"
+	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
+	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
 // service is one that has a queue, records, or both.
 type service struct {
 	name string
-	// open makes what a run needs of it, and returns its URL; the queue has the name "hooks". A service that has queues and
+	// open makes what a run needs of it, and returns its URL, in which the queue is "hooks". A service that has queues and
 	// records gives both at one URL.
 	open func(t *testing.T) string
-	// queue and records: it has them. database opens the tables that the handler's SQL writes; nil: it has none.
+	// queue and records: it has them.
 	queue, records bool
-	database       func(t *testing.T, url string) *sql.DB
+	// create are the flags of the command that makes the queue; nil: none is needed.
+	create []string
+	// keepsDead: it keeps dead letters of its own queue, or of queues elsewhere with its records.
+	keepsDead bool
+	// database opens the tables that the handler's SQL writes; nil: it has none.
+	database func(t *testing.T, url string) *sql.DB
 	// version is that of the server at a URL.
 	version func(t *testing.T, url string) string
 }
 
 var services = []service{
-	{name: "SQLite", open: openSQLite, queue: true, records: true, database: databaseSQLite, version: versionBy("SELECT sqlite_version()", databaseSQLite)},
-	{name: "PostgreSQL", open: openPostgres, queue: true, records: true, database: databasePostgres, version: versionBy("SHOW server_version", databasePostgres)},
-	{name: "NATS JetStream", open: openNATS, queue: true, version: versionNATS},
-	{name: "Amazon SQS", open: openSQS, queue: true, version: fake},
+	{name: "SQLite", open: openSQLite, queue: true, records: true, keepsDead: true, database: databaseSQLite,
+		version: versionBy("SELECT sqlite_version()", databaseSQLite)},
+	{name: "PostgreSQL", open: openPostgres, queue: true, records: true, keepsDead: true, database: databasePostgres,
+		version: versionBy("SHOW server_version", databasePostgres)},
+	{name: "MariaDB", open: openMySQL, queue: true, records: true, keepsDead: true, database: databaseMySQL, version: versionBy("SELECT version()", databaseMySQL)},
+	{name: "Redis", open: openRedis, queue: true, records: true, keepsDead: true, create: []string{"--default-visibility", "2s"}, version: versionRedis},
+	{name: "NATS JetStream", open: openNATS, queue: true, keepsDead: true, create: []string{"--default-visibility", "2s"}, version: versionNATS},
+	{name: "RabbitMQ", open: openRabbitMQ, queue: true, create: []string{}, version: versionRabbitMQ},
+	{name: "Kafka", open: openKafka, queue: true, create: []string{}, version: fake},
+	{name: "Amazon SQS", open: openSQS, queue: true, keepsDead: true, create: []string{}, version: fake},
 	{name: "DynamoDB", open: openDynamoDB, records: true, version: fake},
-	{name: "Redis", open: openRedis, records: true, version: versionRedis},
 }
 
 // pair is what a run of one queue with one store showed: a line of docs/pairs.jsonl.
@@ -78,7 +93,7 @@ func TestPairs(t *testing.T) {
 	stores := slices.DeleteFunc(slices.Clone(services), func(s service) bool { return !s.records })
 	for i, q := range queues {
 		for j, s := range stores {
-			if !whole && (i+1)%len(stores) != j {
+			if !whole && (i+1)%len(stores) != j || !q.keepsDead && !s.keepsDead {
 				continue
 			}
 			t.Run(q.name+" onto "+s.name, func(t *testing.T) {
@@ -104,6 +119,9 @@ func TestPairs(t *testing.T) {
 
 func runPair(t *testing.T, q, s service, lines []string) pair {
 	queue := q.open(t)
+	if q.create != nil {
+		command(t, append([]string{"queue", "create", "--queue", queue}, q.create...)...)
+	}
 	store := queue
 	if q.name != s.name {
 		store = withoutQueue(s.open(t)) // else records ls shows the records of its own queue
@@ -195,19 +213,36 @@ func openPostgres(t *testing.T) string {
 	return url
 }
 
-func openNATS(t *testing.T) string {
-	url := fmt.Sprintf("%s?queue=HOOKS_%d&wait=1s", server.Shared(t, "nats"), time.Now().UnixNano())
-	command(t, "queue", "create", "--queue", url, "--default-visibility", "2s")
+func openMySQL(t *testing.T) string {
+	url := with(mysqltest.Database(t, server.Shared(t, "mysql")), "queue=hooks")
+	command(t, "migrate", "--store", url)
 	return url
+}
+
+func openNATS(t *testing.T) string {
+	return fmt.Sprintf("%s?queue=HOOKS_%d&wait=1s", server.Shared(t, "nats"), time.Now().UnixNano())
+}
+
+func openRabbitMQ(t *testing.T) string {
+	at, name := server.Shared(t, "rabbitmq"), fmt.Sprintf("hooks-%d", time.Now().UnixNano())
+	t.Cleanup(func() {
+		dial := func() (*amqp.Connection, error) { return amqp.Dial(at) }
+		if err := rabbitmq.Delete(context.Background(), dial, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return at + "?wait=1s&queue=" + name
+}
+
+func openKafka(t *testing.T) string {
+	return "kafka://" + kfake.Start(t).Brokers()[0] + "?queue=hooks&session=2s&partitions=6"
 }
 
 func openSQS(t *testing.T) string {
 	srv := httptest.NewServer(fakesqs.New(fakesqs.Options{}))
 	t.Cleanup(srv.Close)
 	credentials(t)
-	url := "sqs://hooks?region=us-east-1&wait=1s&endpoint=" + srv.URL
-	command(t, "queue", "create", "--queue", url)
-	return url
+	return "sqs://hooks?region=us-east-1&wait=1s&endpoint=" + srv.URL
 }
 
 func openDynamoDB(t *testing.T) string {
@@ -239,7 +274,7 @@ func openRedis(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	return srv.URL() + "?prefix=hooks"
+	return srv.URL() + "?prefix=hooks&queue=hooks"
 }
 
 func databaseSQLite(t *testing.T, url string) *sql.DB {
@@ -262,12 +297,22 @@ func databasePostgres(t *testing.T, url string) *sql.DB {
 	return db
 }
 
+func databaseMySQL(t *testing.T, url string) *sql.DB {
+	db, err := mysqltest.Connect(withoutQueue(url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 func versionBy(query string, open func(*testing.T, string) *sql.DB) func(*testing.T, string) string {
 	return func(t *testing.T, url string) (version string) {
 		if err := open(t, url).QueryRow(query).Scan(&version); err != nil {
 			t.Fatal(err)
 		}
 		version, _, _ = strings.Cut(version, " ")
+		version, _, _ = strings.Cut(version, "-")
 		return version
 	}
 }
@@ -279,6 +324,21 @@ func versionNATS(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return found.Version
+}
+
+func versionRabbitMQ(t *testing.T, url string) string {
+	c, err := amqp.Dial(withoutQuery(url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	version, _ := c.Properties["version"].(string)
+	return version
+}
+
+func withoutQuery(url string) string {
+	at, _, _ := strings.Cut(url, "?")
+	return at
 }
 
 func versionRedis(t *testing.T, url string) string {

@@ -12,22 +12,30 @@ type CreateOptions struct {
 	Classic bool
 }
 
-// Create declares a durable queue, without a delivery limit. It leaves a queue that exists as it is.
+// Create declares a durable queue, without a delivery limit, and its delay queues, if the user may. It leaves a queue that
+// exists as it is.
 func Create(ctx context.Context, dial Dial, queue string, o CreateOptions) error {
 	q := &Queue{name: queue, o: Options{}.withDefaults(), in: link{dial: dial}}
 	err := await(ctx, q.o.CallTimeout, func(context.Context) error {
-		if _, err := q.messages(queue); err == nil {
-			return nil
-		}
 		conn, err := q.in.get()
 		if err != nil {
 			return err
 		}
-		version, _ := conn.Properties["version"].(string)
-		return q.in.with(func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(queue, true, false, false, false, o.args(version))
-			return err
-		})
+		q.is.Version, _ = conn.Properties["version"].(string)
+		if _, err := q.messages(queue); err != nil {
+			if err := q.in.with(func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(queue, true, false, false, false, o.args(q.is.Version))
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		for _, b := range buckets { // RabbitMQ 3.10 ends a connection that consumes a queue while another one declares it
+			if err := q.declareDelay(&q.in, b); err != nil && code(err) != amqp.AccessRefused {
+				return err
+			}
+		}
+		return nil
 	})
 	if closed := q.in.close(); err == nil {
 		err = closed

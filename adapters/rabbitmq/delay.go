@@ -41,9 +41,12 @@ func (q *Queue) later(p amqp.Publishing, due time.Time) outgoing {
 	if due.Before(until) {
 		until = due
 	}
-	p.Headers[headerDue], p.Headers[headerUntil] = due.UnixMilli(), until.UnixMilli()
+	p.Headers[headerDue], p.Headers[headerUntil] = millis(due), millis(until)
 	return outgoing{bucket, p}
 }
+
+// millis is a time in milliseconds, not before it.
+func millis(t time.Time) int64 { return t.Add(time.Millisecond - time.Nanosecond).UnixMilli() }
 
 // delayed is a copy of a delivery that waits until it is due.
 func (q *Queue) delayed(m *message, due time.Time) outgoing {

@@ -99,6 +99,7 @@ func licencesOf(dir string) (string, error) {
 			{"BSD-3-Clause", `Redistribution and use in source and binary forms.*may be used to endorse`, ``},
 			{"BSD-2-Clause", `Redistribution and use in source and binary forms`, `may be used to endorse`},
 			{"Apache-2.0", `Apache License`, ``},
+			{"MPL-2.0", `Mozilla Public License Version 2\.0`, ``},
 		} {
 			if regexp.MustCompile(l.says).MatchString(text) && (l.unless == "" || !strings.Contains(text, l.unless)) && !slices.Contains(found, l.name) {
 				found = append(found, l.name)

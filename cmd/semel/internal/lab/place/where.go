@@ -130,6 +130,9 @@ func sideOf(flag, raw string) (side, error) {
 	if err != nil {
 		return side{}, err
 	}
+	if t.Scheme == "mysql" || t.Scheme == "kafka" {
+		return side{}, output.Usage("--%s %s: the lab has no place on %s", flag, open.Redact(raw), t.Scheme).WithHint("--on embedded, or --on postgres")
+	}
 	if t.Scheme == "sqs" || t.Scheme == "dynamodb" {
 		return side{t.Scheme, raw}, plainAWS(flag, raw)
 	}

@@ -53,23 +53,22 @@ func (q *Queue) join() (*member, error) {
 	return m, nil
 }
 
-// close leaves the group, or gives up after the call timeout: then the group waits for the session's end.
-func (m *member) close() error {
+// close leaves the group. If that fails, or takes longer than the call timeout, the group waits for the session's end; what was
+// settled since the last commit is delivered again, and replayed. So a failure is logged, and is no error of Close.
+func (m *member) close() {
 	m.stop()
 	m.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), m.q.o.CallTimeout)
 	defer cancel()
 	err := m.commitNow(ctx, nil)
 	m.client.AllowRebalance()
-	err = errors.Join(err, m.client.LeaveGroupContext(ctx))
-	if expelled(err) { // there is nothing to leave
-		m.q.o.Logger.Warn("kafka_expelled: the session ended before a heartbeat came; what was settled since the last commit is delivered again",
-			"queue", m.q.name, "err", err)
-		err = nil
+	leave, left := context.WithTimeout(context.Background(), m.q.o.CallTimeout)
+	defer left()
+	if err = errors.Join(err, m.client.LeaveGroupContext(leave)); err != nil {
+		m.q.o.Logger.Warn("kafka_leave_failed: the group waits for the end of the session; messages settled lately are delivered again", "queue", m.q.name, "err", err)
 	}
 	m.end()
 	m.client.CloseAllowingRebalance()
-	return err
 }
 
 // expelled reports that the group does not know the member any more: another one has its partitions.

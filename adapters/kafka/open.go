@@ -163,14 +163,10 @@ func (q *Queue) Close() error {
 	if was {
 		return nil
 	}
-	var err error
 	if m != nil {
-		err = m.close()
+		m.close()
 	}
 	q.client.Close()
-	if err != nil {
-		return q.explain("leave", err)
-	}
 	return nil
 }
 

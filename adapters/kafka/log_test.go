@@ -244,3 +244,15 @@ func TestFM75_TruncationOfAPausedPartition(t *testing.T) {
 	send(t, q, 50, 51)
 	settle(t, q, driver.Ack, driver.Applied, receive(t, q, 1)...)
 }
+
+// TestFM17_RetentionByBytes: a topic that drops messages by size, whoever has read them, is not durable.
+func TestFM17_RetentionByBytes(t *testing.T) {
+	c, q := fake(t, 1, Options{})
+	if err := c.CreateTopic("bounded", 1, map[string]string{"retention.bytes": "1048576"}); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, "bounded", q.o).Features()
+	if f.Durable || len(f.Caveats) != 1 || !strings.Contains(f.Caveats[0], "1048576 bytes") {
+		t.Errorf("the queue reports a topic with retention.bytes as %+v", f)
+	}
+}

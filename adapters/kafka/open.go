@@ -144,6 +144,9 @@ func (s *settings) durability(topic string) (durable bool, caveats []string) {
 		return false, []string{fmt.Sprintf("topic %s is compacted: a message is dropped unread when a later one has its key", topic)}
 	case s.config["unclean.leader.election.enable"] == "true":
 		return false, []string{fmt.Sprintf("topic %s elects leaders that lack acknowledged messages (unclean.leader.election.enable)", topic)}
+	case s.number("retention.bytes") > 0:
+		return false, []string{fmt.Sprintf("topic %s has retention.bytes: its oldest messages are dropped, also unread, when a partition "+
+			"has more than %d bytes", topic, s.number("retention.bytes"))}
 	case s.replicas < 2 || inSync < 2:
 		return false, []string{fmt.Sprintf("Kafka acknowledges messages of topic %s when one broker has them in memory (%d replicas, "+
 			"min.insync.replicas %d): those that are not on disk are lost if its machine fails", topic, s.replicas, inSync)}

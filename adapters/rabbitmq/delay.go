@@ -20,8 +20,11 @@ func (q *Queue) delayQueue(bucket time.Duration) string {
 	return q.name + ".delay." + driver.DurationText(bucket)
 }
 
-// declareDelay declares a delay queue.
+// declareDelay declares a delay queue. When two declare a quorum queue at once, RabbitMQ 3.10 confirms it to the second one
+// before it has started, and ends the connection that consumes it then, with all deliveries. So a process declares in turn.
 func (q *Queue) declareDelay(l *link, bucket time.Duration) error {
+	q.declaring.Lock()
+	defer q.declaring.Unlock()
 	return l.with(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(q.delayQueue(bucket), true, false, false, false, CreateOptions{}.args(q.is.Version))
 		return err

@@ -15,7 +15,8 @@ var errClosed = errors.New("the queue is closed")
 
 // link is a connection that is made again when it has ended.
 type link struct {
-	dial Dial
+	dial    Dial
+	dialing sync.Mutex // one dials, for as long as that takes; nobody who holds mu waits for it
 
 	mu     sync.Mutex
 	conn   *amqp.Connection
@@ -25,13 +26,10 @@ type link struct {
 
 // get returns the connection, and makes it if there is none.
 func (l *link) get() (*amqp.Connection, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return nil, errClosed
-	case l.conn != nil && !l.conn.IsClosed():
-		return l.conn, nil
+	l.dialing.Lock()
+	defer l.dialing.Unlock()
+	if conn, err := l.current(); conn != nil || err != nil {
+		return conn, err
 	}
 	conn, err := l.dial()
 	if err != nil {
@@ -40,25 +38,50 @@ func (l *link) get() (*amqp.Connection, error) {
 	if conn.IsRecoveryEnabled() {
 		return nil, errors.Join(errors.New("the connection recovers itself: leave amqp.Config.Recovery out, the queue dials again"), conn.Close())
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // while it dialed
+		return nil, errors.Join(errClosed, conn.CloseDeadline(time.Now().Add(time.Second)))
+	}
 	l.conn, l.free = conn, make(chan struct{})
 	close(l.free)
 	go l.watch(conn, conn.NotifyBlocked(make(chan amqp.Blocking, 8)))
 	return conn, nil
 }
 
-// watch follows when the server stops reading what is published, because it lacks memory or disk.
+// current returns the connection, or nil if it is to be made.
+func (l *link) current() (*amqp.Connection, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, errClosed
+	case l.conn != nil && !l.conn.IsClosed():
+		return l.conn, nil
+	}
+	return nil, nil
+}
+
+// watch follows when the server stops reading what is published, because it lacks memory or disk. When the connection ends,
+// those that wait for the server go on, and fail.
 func (l *link) watch(conn *amqp.Connection, blockings <-chan amqp.Blocking) {
-	blocked := false
+	var free chan struct{} // nil: the server reads
 	for b := range blockings {
-		l.mu.Lock()
-		if l.conn == conn && b.Active != blocked {
-			if blocked = b.Active; blocked {
-				l.free = make(chan struct{})
-			} else {
-				close(l.free)
+		switch {
+		case b.Active && free == nil:
+			free = make(chan struct{})
+			l.mu.Lock()
+			if l.conn == conn {
+				l.free = free
 			}
+			l.mu.Unlock()
+		case !b.Active && free != nil:
+			close(free)
+			free = nil
 		}
-		l.mu.Unlock()
+	}
+	if free != nil {
+		close(free)
 	}
 }
 

@@ -24,6 +24,8 @@ type Queue struct {
 	in   link // consumes and inspects
 	out  publisher
 
+	declaring sync.Mutex // one declares a delay queue: see declareDelay
+
 	opening sync.Mutex              // one starts consumers
 	tried   [len(buckets)]time.Time // when a consumer of a delay queue was tried to be started, until it runs
 

@@ -28,7 +28,7 @@ type session struct {
 	dead  atomic.Bool
 	rpc   sync.Mutex // one barrier at a time
 
-	// Guarded by Queue.mu: the deliveries in the order of their tags, from the first on that is not settled.
+	// Guarded by Queue.mu: the deliveries that are not settled, in the order of their tags.
 	window []*message
 }
 
@@ -174,7 +174,12 @@ func (q *Queue) start(i int, name string) error {
 		return err
 	}
 	q.mu.Lock()
-	if was := q.sessions[i]; was != nil {
+	was := q.sessions[i]
+	if was != nil && was.alive() { // another attempt to start it was faster
+		q.mu.Unlock()
+		return ch.Close()
+	}
+	if was != nil {
 		q.drop(was)
 	}
 	q.sessions[i] = s
@@ -307,37 +312,45 @@ func (q *Queue) hold(m *message, due, now time.Time) bool {
 
 // putOff moves messages that are not due to delay queues. If that fails they are held, and looked at again.
 func (q *Queue) putOff(ctx context.Context, early []*message) {
-	err := await(ctx, q.o.CallTimeout, func(ctx context.Context) error {
-		copies := make([]outgoing, len(early))
-		for i, m := range early {
-			copies[i] = q.delayed(m, m.due)
+	_ = await(ctx, q.o.CallTimeout, func(ctx context.Context) error {
+		err := q.copyEarly(ctx, early)
+		if err == nil {
+			return nil
 		}
-		if err := q.out.publish(ctx, q, copies); err != nil {
-			return err
-		}
-		acks := map[*session][]*message{}
+		q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name, "messages", len(early), "err", err)
 		q.mu.Lock()
+		defer q.mu.Unlock()
 		for _, m := range early {
+			if m.s.alive() && m.state == pending {
+				q.waiting.Put(time.Now().Add(time.Second), m)
+			}
+		}
+		q.changed()
+		return err
+	})
+}
+
+// copyEarly publishes copies of messages to delay queues, then acks the messages.
+func (q *Queue) copyEarly(ctx context.Context, early []*message) error {
+	copies := make([]outgoing, len(early))
+	for i, m := range early {
+		copies[i] = q.delayed(m, m.due)
+	}
+	if err := q.out.publish(ctx, q, copies); err != nil {
+		return err
+	}
+	acks := map[*session][]*message{}
+	q.mu.Lock()
+	for _, m := range early {
+		if m.state == pending { // not purged meanwhile
 			m.state = sending
 			acks[m.s] = append(acks[m.s], m)
 		}
-		q.mu.Unlock()
-		for s, ms := range acks {
-			if err := q.write(s, ms, nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		return
 	}
-	q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name, "messages", len(early), "err", err)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, m := range early {
-		if m.s.alive() && m.state == pending {
-			q.waiting.Put(time.Now().Add(time.Second), m)
-		}
+	q.mu.Unlock()
+	var err error
+	for s, ms := range acks { // each is sent, also when another one fails
+		err = errors.Join(err, q.write(s, ms, nil))
 	}
+	return err
 }

@@ -106,8 +106,8 @@ func (p *publisher) publish(ctx context.Context, q *Queue, ms []outgoing) error 
 func (p *publisher) ready() (*amqp.Channel, int, error) {
 	p.now.Lock()
 	defer p.now.Unlock()
+	p.count() // also those of a channel that has ended: its publishers may still look
 	if p.ch != nil && !p.ch.IsClosed() {
-		p.count()
 		return p.ch, p.returned, nil
 	}
 	ch, err := p.channel()
@@ -136,13 +136,26 @@ func (p *publisher) count() {
 	}
 }
 
-// confirmed waits for a confirmation.
+// confirmed waits for a confirmation. It counts returned messages meanwhile: when nobody takes them, confirmations do not arrive.
 func (p *publisher) confirmed(ctx context.Context, c *amqp.DeferredConfirmation) error {
-	ok, err := c.WaitContext(ctx)
-	if err == nil && !ok {
-		err = errors.New("the server did not confirm a message: it refused it (the queue is full, or the message too large), or the connection ended")
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-c.Done():
+			waits = false
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		p.now.Lock()
+		p.count()
+		p.now.Unlock()
 	}
-	return err
+	if !c.Acked() {
+		return errors.New("the server did not confirm a message: it refused it (the queue is full, or the message too large), or the connection ended")
+	}
+	return nil
 }
 
 // declare declares a delay queue, once for each connection.

@@ -39,26 +39,29 @@ func (q *Queue) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.O
 			q.mu.Unlock()
 		}
 	}
-	for s, b := range p.batches {
+	var errs []error
+	ended := map[*session]bool{}
+	for s, b := range p.batches { // each is sent, also when another one fails: its items are marked as sent
 		if err := await(ctx, q.o.CallTimeout, func(context.Context) error {
 			if err := q.write(s, b.acks, b.nacks); err != nil {
 				return err
 			}
 			return s.barrier(q.o.Prefetch)
 		}); err != nil {
-			return out, q.explain("settle in", errors.Join(failed, err))
+			ended[s] = true
+			errs = append(errs, q.explain("settle in", err))
 		}
 	}
 	for _, i := range p.asked {
-		if rc := ss[i].Receipt.(*receipt); failed == nil || !slices.Contains(p.later, rc) {
+		if rc := ss[i].Receipt.(*receipt); !ended[rc.m.s] && (failed == nil || !slices.Contains(p.later, rc)) {
 			rc.Receipt.Settle(ss[i].Action)
 			out[i] = driver.Applied
 		}
 	}
 	if failed != nil {
-		return out, q.explain("delay messages of", failed)
+		errs = append(errs, q.explain("delay messages of", failed))
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // plan is what Settle has to send.
@@ -166,11 +169,7 @@ func (q *Queue) write(s *session, acks, nacks []*message) error {
 	for _, m := range slices.Concat(acks, nacks) {
 		m.state = sent
 	}
-	n := 0
-	for n < len(s.window) && s.window[n].state == sent {
-		n++
-	}
-	s.window = slices.Delete(s.window, 0, n)
+	s.window = slices.DeleteFunc(s.window, func(m *message) bool { return m.state == sent })
 	return nil
 }
 

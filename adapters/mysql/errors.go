@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 // (https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html).
 const (
 	errLockWait    = 1205
+	errLockTable   = 1206
 	errDeadlock    = 1213
 	errNull        = 1048
 	errEmpty       = 1065
@@ -27,7 +29,7 @@ var (
 	// outages are errors of a server that can write for nobody: full disk, read-only, shutdown, no connection left.
 	outages = []uint16{3, 1020 + 1, 1026, 1040, 1053, 1114, 1203, 1290, 1792, 1836, 3100}
 	// transients need not be the fault of the statement: memory, storage engine, interruption.
-	transients = []uint16{errDeadlock, 1030, 1037, 1038, 1041, 1206, 1317, 1969, 3024}
+	transients = []uint16{errDeadlock, 1030, 1037, 1038, 1041, errLockTable, 1317, 1969, 3024}
 )
 
 // ErrClosed reports the use of a database after Close.
@@ -44,6 +46,12 @@ func code(err error) uint16 {
 
 func outage(err error) bool { return slices.Contains(outages, code(err)) }
 
+// rollsBack reports an error, other than a deadlock, with which the server rolls back the whole transaction and not the statement.
+func (db *DB) rollsBack(err error) bool {
+	n := code(err)
+	return n == errLockTable || n == errLockWait && db.facts.RollbackOnTimeout
+}
+
 // broken reports an error of the connection.
 func broken(err error) bool {
 	var n net.Error
@@ -53,6 +61,10 @@ func broken(err error) bool {
 // refused returns the error of an item whose statement was refused, or err if that does not concern the item.
 func refused(item int, err error) error {
 	switch n := code(err); {
+	case errors.Is(err, context.DeadlineExceeded): // it may run for too long, and is no outage
+		return &driver.ItemError{Index: item, Err: err, Transient: true}
+	case errors.Is(err, mysqldriver.ErrPktTooLarge):
+		return &driver.ItemError{Index: item, Err: err}
 	case n == 0 || n == errDeadlock || outage(err):
 		return err
 	case n == errLockWait:

@@ -24,6 +24,8 @@ type Facts struct {
 	Galera bool
 	// ReadOnly: the server refuses writes, as a replica does.
 	ReadOnly bool
+	// RollbackOnTimeout is innodb_rollback_on_timeout: a lock that is waited for in vain rolls back the transaction.
+	RollbackOnTimeout bool
 	// MaxPacket is max_allowed_packet, the largest statement in bytes.
 	MaxPacket int
 	// MaxConnections is how many the server has.
@@ -40,7 +42,7 @@ func (db *DB) Facts() Facts { return db.facts }
 // sqlVariables lists variables, some of which have two names.
 const sqlVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog',
   'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'wsrep_on', 'read_only', 'max_allowed_packet', 'max_connections',
-  'tx_isolation', 'transaction_isolation')`
+  'tx_isolation', 'transaction_isolation', 'innodb_rollback_on_timeout')`
 
 func (db *DB) inspect(ctx context.Context) (f Facts, err error) {
 	v := map[string]string{}
@@ -54,6 +56,7 @@ func (db *DB) inspect(ctx context.Context) (f Facts, err error) {
 	f.Version, f.FlushLog, f.Binlog, f.SyncBinlog = v["version"], number("innodb_flush_log_at_trx_commit"), on("log_bin"), number("sync_binlog")
 	f.SemiSync = on("rpl_semi_sync_master_enabled") || on("rpl_semi_sync_source_enabled")
 	f.Galera, f.ReadOnly, f.Isolation = on("wsrep_on"), on("read_only"), cmp.Or(v["transaction_isolation"], v["tx_isolation"])
+	f.RollbackOnTimeout = on("innodb_rollback_on_timeout")
 	f.MaxPacket, f.MaxConnections = number("max_allowed_packet"), number("max_connections")
 	return f, rowstore.Wrap(err, "read the settings of %s", db.name)
 }

@@ -121,7 +121,7 @@ func connect(ctx context.Context, address string, o Options) (*DB, int, error) {
 	}
 	db := &DB{
 		o: o, name: shown(cfg), clock: o.clock, stamp: strings.Replace(o.clock, "SYSDATE(6)", "NOW(6)", 1), closing: make(chan struct{}),
-		pool: sql.OpenDB(&connector{Connector: base, setup: setup(o)}),
+		pool: sql.OpenDB(&connector{Connector: base, setup: setup(o, cfg.DBName)}),
 	}
 	db.pool.SetMaxOpenConns(o.MaxConns)
 	db.pool.SetMaxIdleConns(o.MaxConns)

@@ -336,7 +336,7 @@ func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, next time.Dura
 		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(6)) + 1, Receipt: &receipt{q: q, pos: r.Int(5), nonce: nonce, group: m.Group}})
 		return err
 	}, "SELECT id, grp, sent_at, headers, body, pos, count FROM semel_message FORCE INDEX (semel_message_due) WHERE queue = "+queueID+
-		" AND waits = 0 AND due_at <= "+x.db.clock+" ORDER BY due_at, pos LIMIT ? FOR UPDATE SKIP LOCKED", []byte(q.name), min(int64(limit), most))
+		" AND waits = 0 AND due_at <= "+x.db.stamp+" ORDER BY due_at, pos LIMIT ? FOR UPDATE SKIP LOCKED", []byte(q.name), min(int64(limit), most))
 	if err != nil {
 		return nil, -1, err
 	}
@@ -361,7 +361,7 @@ func (x *rowTx) next(q *Queue) (time.Duration, error) {
 			due = r.Int(1)
 		}
 		return nil
-	}, "SELECT "+x.db.clock+", MIN(due_at) FROM semel_message WHERE queue = "+queueID+" AND waits = 0", []byte(q.name))
+	}, "SELECT "+x.db.clock+", (SELECT due_at FROM semel_message WHERE queue = "+queueID+" AND waits = 0 ORDER BY due_at LIMIT 1)", []byte(q.name))
 	if err != nil {
 		return -1, err
 	}

@@ -6,18 +6,22 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
-// setup are the statements that a new session begins with. DSN parameters do not do: the variable of the isolation level
-// has another name on each server.
-func setup(o Options) []string {
+// setup are the statements that a new session begins with, and each session that a handler had. They name all that a handler
+// may have changed and that semel's statements depend on. DSN parameters do not do: the variable of the isolation level has
+// another name on each server.
+func setup(o Options, database string) []string {
 	seconds := func(d time.Duration) int64 { return max(int64(d.Round(time.Second)/time.Second), 1) }
 	return []string{
-		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		"USE `" + strings.ReplaceAll(database, "`", "``") + "`",
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 		fmt.Sprintf("SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "+
 			"time_zone = '+00:00', foreign_key_checks = 1, unique_checks = 1, innodb_lock_wait_timeout = %[1]d, "+
-			"lock_wait_timeout = %[1]d, wait_timeout = %[2]d", seconds(o.LockWait), seconds(o.MaxTx)),
+			"lock_wait_timeout = %[1]d, wait_timeout = %[2]d, timestamp = DEFAULT, sql_select_limit = DEFAULT, "+
+			"character_set_client = utf8mb4, character_set_results = utf8mb4, collation_connection = utf8mb4_general_ci", seconds(o.LockWait), seconds(o.MaxTx)),
 	}
 }
 

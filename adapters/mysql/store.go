@@ -147,6 +147,9 @@ func (x *rowTx) insert(rows *rowsOf) error {
 	*rows = rowsOf{}
 	var args []sqldriver.Value
 	var err error
+	if len(r.list) > 1 {
+		_, err = sqltext.Parse(sqltext.Lexer{In: insertRows(r.list[0], 1), MySQL: true}, refuseOwn)
+	}
 	for i := 0; len(r.list) > 1 && i < len(r.list) && err == nil; i++ {
 		p := &sqltext.Parsed{Args: len(r.list[i].Args)}
 		for at := range r.list[i].Args {
@@ -157,8 +160,11 @@ func (x *rowTx) insert(rows *rowsOf) error {
 	if len(r.list) > 1 && err == nil {
 		x.item = r.items[0]
 		_, err = x.exec(insertRows(r.list[0], len(r.list)), anys(args)...)
-		if err == nil || code(err) == 0 || code(err) == errDeadlock || outage(err) {
+		if err == nil || code(err) == errDeadlock || outage(err) {
 			return err
+		}
+		if code(err) == 0 || x.db.rollsBack(err) { // behind it, each statement would commit by itself
+			return refused(x.item, err)
 		}
 	}
 	for i, st := range r.list {

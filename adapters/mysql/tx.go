@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -171,6 +172,9 @@ func (x *transaction) works(w []driver.Work) error {
 	if _, err := x.exec("RELEASE SAVEPOINT semel_claims"); err != nil {
 		if code(err) == errNoSavepoint || errors.Is(err, sql.ErrTxDone) {
 			return errEnded
+		}
+		if errors.Is(err, sqldriver.ErrBadConn) { // nothing was sent; a server that is gone is the next Begin's outage
+			return fmt.Errorf("%w: the connection is broken, or the handler left *sql.Rows open: %w", driver.ErrNotCommitted, err)
 		}
 		return wrote(err, false)
 	}

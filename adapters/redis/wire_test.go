@@ -232,11 +232,21 @@ func TestReplicaIsNoStore(t *testing.T) {
 		t.Errorf("Open on a replica returns %v", err)
 	}
 	s := openFor(t, f.client, Options{})
+	if err := s.CreateQueue(t.Context(), "orders", 0); err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.Queue(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.door.Forward(f.replica.Addr())
 	f.door.Cut()
-	_, err := s.Claim(t.Context(), driver.Claim{Key: keyOf(1), Nonce: nonce(), Lease: time.Hour})
+	_, err = s.Claim(t.Context(), driver.Claim{Key: keyOf(1), Nonce: nonce(), Lease: time.Hour})
 	if !errors.Is(err, driver.ErrOutage) {
 		t.Errorf("a claim on a replica returns %v", err)
+	}
+	if _, err := q.Receive(t.Context(), 1); !errors.Is(err, driver.ErrOutage) {
+		t.Errorf("a receive on a replica returns %v", err)
 	}
 	f.door.Forward(f.primary.Addr())
 	f.door.Cut()

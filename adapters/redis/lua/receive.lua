@@ -11,7 +11,7 @@ local now = time[1] * 1000000 + time[2]
 local function call(...)
   local r = redis.pcall(...)
   if type(r) ~= 'table' or not r.err then return r end
-  if not string.find(r.err, 'NOGROUP', 1, true) then return error(r.err) end
+  if not string.find(r.err, 'NOGROUP', 1, true) then return error(r) end -- as it is: the client reads how it begins
   redis.call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
   return redis.call(...)
 end

@@ -61,9 +61,9 @@ func (a *app) top(ctx context.Context, o *consoleOptions, workers []string, once
 			width, height = size()
 		}
 		return a.p.Object(now, func(b *strings.Builder) {
-			for _, l := range top.Frame(&now, width, height, false) {
-				b.WriteString(l + "\n")
-			}
+			lines := top.Frame(&now, width, height, false)
+			lines = lines[:len(lines)-1] // without the keys: nothing reads them
+			b.WriteString(strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n")
 		})
 	}
 	before, err := term.MakeRaw(int(a.stdin.Fd()))

@@ -28,7 +28,8 @@ worker gets can then take effect again.`,
 		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, _ []string) error {
 			all, differ, err := ops.Workers(cmd.Context(), l.store)
 			if errors.Is(err, driver.ErrUnsupported) {
-				return output.Usage("%w", err)
+				return output.Usage("%w", err).
+					WithHint("SQLite and PostgreSQL keep reports; semel top --queue URL --worker HOST:PORT asks the workers' --listen")
 			}
 			if err != nil {
 				return err

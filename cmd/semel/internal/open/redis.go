@@ -137,7 +137,7 @@ func redisError(t Target, doing string, err error) error {
 	hint := "check that the server runs and listens there (redis-cli -h … ping), and host and port of the URL"
 	switch {
 	case errors.Is(err, redis.ErrNoQueue):
-		hint = "make it with semel queue create"
+		hint = fmt.Sprintf("make it with semel queue create --queue '%s'", t.Shown)
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
 		hint = "set REDISCLI_AUTH to the password, and the user in the URL (redis://user@host:6379)"
 	case strings.Contains(text, "NOPERM"):

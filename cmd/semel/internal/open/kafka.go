@@ -3,8 +3,6 @@ package open
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +39,7 @@ type kafkaPlace struct{ servers }
 
 // parseKafka reads kafka://user:password@host:9092,host2?queue=TOPIC.
 func parseKafka(flag, raw string, t *Target) error {
-	servers, err := parseServers(flag, raw, kafkaForm, "9092")
+	servers, err := parseServers(flag, raw, kafkaForm, "9092", "")
 	if err != nil {
 		return err
 	}
@@ -126,26 +124,15 @@ func (p *kafkaPlace) load(t Target) (o kafka.CreateOptions, err error) {
 	if o, err = p.options("queue"); err != nil {
 		return o, err
 	}
-	ca, cert, key := p.params.Get("tls_ca"), p.params.Get("tls_cert"), p.params.Get("tls_key")
 	if p.params.Get("tls") != "on" {
-		if ca+cert+key != "" {
+		if p.hasTLS() {
 			return o, output.Usage("%s: tls_ca=, tls_cert= and tls_key= need tls=on", t.Shown)
 		}
 		return o, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if c.RootCAs = x509.NewCertPool(); err != nil || !c.RootCAs.AppendCertsFromPEM(text) {
-			return o, output.Usage("%s: tls_ca=%s has no certificate: %w", t.Shown, ca, err).WithHint("tls_ca= names a PEM file")
-		}
-	}
-	if cert+key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return o, output.Usage("%s: tls_cert= and tls_key=: %w", t.Shown, err).WithHint("both name PEM files, and belong together")
-		}
-		c.Certificates = []tls.Certificate{pair}
+	c, err := p.tlsConfig()
+	if err != nil {
+		return o, output.Usage("%s: %w", t.Shown, err).WithHint("tls_ca=, tls_cert= and tls_key= name files in PEM")
 	}
 	o.Client = append(o.Client, kgo.DialTLSConfig(c))
 	return o, nil

@@ -232,7 +232,7 @@ type natsPlace struct{ servers }
 
 // parseNATS reads nats://user:password@host:4222,host2?queue=STREAM.
 func parseNATS(flag, raw string, t *Target) error {
-	servers, err := parseServers(flag, raw, natsForm, "4222")
+	servers, err := parseServers(flag, raw, natsForm, "4222", "")
 	if err != nil {
 		return err
 	}

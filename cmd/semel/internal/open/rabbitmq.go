@@ -3,8 +3,6 @@ package open
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -30,53 +28,29 @@ var rabbitKind = &kind{
 
 var rabbitParams = []string{"queue", "prefetch", "wait", "type", "management", "consumer_timeout", "tls_ca", "tls_cert", "tls_key"}
 
-// rabbitPlace is what a URL of RabbitMQ says. Its password is never printed.
+// rabbitPlace is what a URL of RabbitMQ says.
 type rabbitPlace struct {
-	hosts                 []string
-	user, password, vhost string
-	tls                   bool
-	params                url.Values
+	servers
+
+	vhost string
+	tls   bool
 }
 
-// parseRabbit reads amqp://user:password@host:5672,host2/vhost?queue=NAME. net/url does not read several hosts.
+// parseRabbit reads amqp://user:password@host:5672,host2/vhost?queue=NAME.
 func parseRabbit(flag, raw string, t *Target) error {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	bad := output.Usage("--%s is not a URL of the form %s", flag, rabbitForm).
-		WithHint("write / ? # @ : , of a user, password or vhost as %%2F %%3F %%23 %%40 %%3A %%2C")
-	if !ok || strings.Contains(raw, "#") {
-		return bad
-	}
-	rest, query, _ := strings.Cut(rest, "?")
-	p := &rabbitPlace{user: "guest", password: "guest", tls: strings.EqualFold(scheme, "amqps")}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		user, password, _ := strings.Cut(rest[:i], ":")
-		var err1, err2 error
-		p.user, err1 = url.PathUnescape(user)
-		p.password, err2 = url.PathUnescape(password)
-		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" || strings.ContainsAny(user+password, "/@") {
-			return bad
-		}
-	}
-	hosts, vhost, _ := strings.Cut(rest, "/")
-	var err error
-	if p.vhost, err = url.PathUnescape(vhost); err != nil || strings.ContainsAny(vhost, "/@") || !hostList.MatchString(hosts) {
-		return bad
-	}
-	p.vhost = cmp.Or(p.vhost, "/")
-	port := "5672"
-	if p.tls {
+	scheme, _, _ := strings.Cut(raw, "://")
+	port, secure := "5672", strings.EqualFold(scheme, "amqps")
+	if secure {
 		port = "5671"
 	}
-	for _, h := range strings.Split(hosts, ",") {
-		h = cmp.Or(h, "127.0.0.1")
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
-		}
-		p.hosts = append(p.hosts, h)
+	servers, err := parseServers(flag, raw, rabbitForm, port, "vhost")
+	if err != nil {
+		return err
 	}
-	if p.params, err = url.ParseQuery(query); err != nil {
-		return output.Usage("--%s: its query cannot be read: write %% as %%25 and & as %%26", flag)
+	if servers.user == "" {
+		servers.user, servers.password = "guest", "guest"
 	}
+	p := &rabbitPlace{servers, cmp.Or(servers.path, "/"), secure}
 	if err := checkParams(flag, p.params, rabbitParams, "the password is in the URL or in RABBITMQ_PASSWORD"); err != nil {
 		return err
 	}
@@ -152,7 +126,7 @@ func (p *rabbitPlace) dial(t Target) (rabbitmq.Dial, error) {
 		if config.TLSClientConfig, err = p.tlsConfig(); err != nil {
 			return nil, output.Usage("%s: %w", t.Shown, err).WithHint("tls_ca=, tls_cert= and tls_key= name files in PEM")
 		}
-	} else if p.params.Has("tls_ca") || p.params.Has("tls_cert") || p.params.Has("tls_key") {
+	} else if p.hasTLS() {
 		return nil, output.Usage("%s: tls_ca=, tls_cert= and tls_key= are for amqps://", t.Shown)
 	}
 	return func() (conn *amqp.Connection, err error) {
@@ -168,27 +142,6 @@ func (p *rabbitPlace) dial(t Target) (rabbitmq.Dial, error) {
 		}
 		return nil, err
 	}, nil
-}
-
-func (p *rabbitPlace) tlsConfig() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := p.params.Get("tls_ca"); file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls_ca=%s has no certificate", file)
-		}
-	}
-	if cert, key := p.params.Get("tls_cert"), p.params.Get("tls_key"); cert+key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("tls_cert= and tls_key=: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 // rabbitDB is the queues of a virtual host that were opened.

@@ -2,9 +2,9 @@ package place
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/semel-dev/semel/adapters/nats"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -29,8 +29,8 @@ func plainNATS(flag, raw string) error {
 	return nil
 }
 
-// makeNATS makes the stream of a run with its consumer and a bucket for dead letters.
-func (s *Setup) makeNATS(ctx context.Context, run string, visibility time.Duration) (string, error) {
+// makeBrokerQueue makes the queue of a run on a broker, which remove removes.
+func (s *Setup) makeBrokerQueue(ctx context.Context, run string, o open.NewQueue, remove func(ctx context.Context, raw string) error) (string, error) {
 	t, err := open.Parse("queue", s.queue.url)
 	if err != nil {
 		return "", err
@@ -47,13 +47,10 @@ func (s *Setup) makeNATS(ctx context.Context, run string, visibility time.Durati
 	q.Set("queue", first+ours+s.stem+"-"+run)
 	q.Set("wait", "1s") // a worker that is to stop when the queue is empty waits so long
 	raw := base + "?" + q.Encode()
-	s.removes = append(s.removes, func(ctx context.Context) error { return open.RemoveNATS(ctx, raw) })
+	s.removes = append(s.removes, func(ctx context.Context) error { return remove(ctx, raw) })
 	set := open.New(open.Options{})
-	_, err = set.Create(ctx, "queue", raw, open.NewQueue{Visibility: visibility})
-	if e := set.Close(); err == nil {
-		err = e
-	}
-	return raw, err
+	_, err = set.Create(ctx, "queue", raw, o)
+	return raw, errors.Join(err, set.Close())
 }
 
 // nats opens the stream of the run.

@@ -2,8 +2,6 @@ package place
 
 import (
 	"context"
-	"net/url"
-	"strings"
 
 	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -20,38 +18,9 @@ type rabbitQueue struct {
 	driver.DeadLetterQueue
 }
 
-// makeRabbitMQ declares the queue of a run.
-func (s *Setup) makeRabbitMQ(ctx context.Context, run string) (string, error) {
-	t, err := open.Parse("queue", s.queue.url)
-	if err != nil {
-		return "", err
-	}
-	first := "semel"
-	if t.Queue != "" {
-		first = t.Queue[:min(len(t.Queue), 40)]
-	}
-	base, query, _ := strings.Cut(s.queue.url, "?")
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return "", err
-	}
-	q.Set("queue", first+ours+s.stem+"-"+run)
-	q.Set("wait", "1s") // a worker that is to stop when the queue is empty waits so long
-	raw := base + "?" + q.Encode()
-	s.removes = append(s.removes, func(ctx context.Context) error { return open.RemoveRabbitMQ(ctx, raw) })
-	set := open.New(open.Options{})
-	_, err = set.Create(ctx, "queue", raw, open.NewQueue{})
-	if e := set.Close(); err == nil {
-		err = e
-	}
-	return raw, err
-}
-
 // rabbitMQ opens the queue of the run.
 func (o *opening) rabbitMQ(ctx context.Context) (err error) {
-	set := open.New(open.Options{})
-	o.place.closers = append(o.place.closers, set.Close)
-	q, err := set.Queue(ctx, o.urls.Queue)
+	q, err := o.set().Queue(ctx, o.urls.Queue)
 	if err != nil {
 		return err
 	}

@@ -120,13 +120,13 @@ func (s *Setup) Make(ctx context.Context, run, dir string, visibility time.Durat
 		p.Queue, err = s.makeQueue(ctx, p, run, visibility)
 		return p, err
 	case s.queue.scheme == "nats":
-		p.Queue, err = s.makeNATS(ctx, run, visibility)
+		p.Queue, err = s.makeBrokerQueue(ctx, run, open.NewQueue{Visibility: visibility}, open.RemoveNATS)
 		return p, err
 	case s.queue.scheme == "redis":
 		p.Queue, err = s.makeRedisQueue(ctx, p, run, visibility)
 		return p, err
 	case s.queue.scheme == "amqp":
-		p.Queue, err = s.makeRabbitMQ(ctx, run)
+		p.Queue, err = s.makeBrokerQueue(ctx, run, open.NewQueue{}, open.RemoveRabbitMQ)
 		return p, err
 	case s.queue == s.store:
 		p.Queue = p.Store

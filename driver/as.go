@@ -13,8 +13,8 @@ import "context"
 //   - An interface that the wrapper implements is found in the wrapper, if the wrapped value has the interface too, or if the
 //     wrapper is an [Adder] of it. One type can therefore implement all optional interfaces, whatever it wraps.
 //   - Any other interface is found behind the wrapper if it only reads (RecordInspector, RecordScanner, CaseLister,
-//     DeadLetterPager, AuditLog, Meter, Historian, Cached, QueueInspector, TxClassifier), or if the wrapper is a [Passer] of it. All others are hidden,
-//     including those that later versions of this package add.
+//     DeadLetterPager, DeadLetterGrouper, AuditLog, Meter, Historian, Cached, QueueInspector, QueueCounter, TxClassifier), or if
+//     the wrapper is a [Passer] of it. All others are hidden, including those that later versions of this package add.
 type Wrapper interface {
 	// Unwrap returns the wrapped value: a [Store], a [Queue] or a [Tx].
 	Unwrap() any
@@ -42,7 +42,8 @@ func InterfaceOf[T any]() Interface { return Interface{(*T)(nil)} }
 // readOnly are the interfaces that pass every wrapper: they decide, write, send and settle nothing.
 var readOnly = []Interface{
 	InterfaceOf[RecordInspector](), InterfaceOf[RecordScanner](), InterfaceOf[AuditLog](), InterfaceOf[Meter](),
-	InterfaceOf[Historian](), InterfaceOf[Cached](), InterfaceOf[CaseLister](), InterfaceOf[DeadLetterPager](), InterfaceOf[QueueInspector](), InterfaceOf[TxClassifier](),
+	InterfaceOf[Historian](), InterfaceOf[Cached](), InterfaceOf[CaseLister](), InterfaceOf[DeadLetterPager](), InterfaceOf[DeadLetterGrouper](),
+	InterfaceOf[QueueInspector](), InterfaceOf[QueueCounter](), InterfaceOf[TxClassifier](),
 }
 
 func (i Interface) in(list []Interface) bool {

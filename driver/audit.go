@@ -34,6 +34,13 @@ type AuditLog interface {
 	Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
 }
 
+// RefusalLog is an optional interface of an [AuditLog]: it keeps requests of operators that were refused.
+type RefusalLog interface {
+	// LogRefusal stores an entry of kind [Refuse], which has a consumer and no key, in place of the entry with the same ID. Its
+	// caller counts repeated requests in one entry.
+	LogRefusal(ctx context.Context, id string, e AuditEntry) error
+}
+
 // Entry returns the audit entry of an operation that changed a record from before to after. The entry of an [Erase] has
 // consumer and tenant only, because the key was erased.
 func (op *Operation) Entry(before, after Record, now time.Time) AuditEntry {

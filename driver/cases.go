@@ -64,6 +64,8 @@ func (f *CaseFilter) Check() error {
 // CaseLister is an optional interface of stores: it lists the records that need a person ([Record.Case]) and reads no others.
 type CaseLister interface {
 	// Cases lists a page of cases, ordered by Record.UpdatedAt: since when they need a person. next is "" behind the last page.
+	// A record that cannot be read ([ErrUnreadable]) is left out and logged, so that the others are listed: a page may have
+	// fewer than f.Limit records, and even none, before the last page.
 	Cases(ctx context.Context, f CaseFilter) (page []Record, next Cursor, err error)
 	// CountCases counts the cases of a consumer ("" = all) in a state (Absent = both). It stops at most for each state.
 	CountCases(ctx context.Context, consumer string, state State, most int) (int, error)

@@ -100,12 +100,17 @@ type Sender interface {
 
 // QueueStats counts what a queue holds.
 type QueueStats struct {
-	Visible, InFlight, Delayed, DeadLetters int64
+	Visible     int64 `json:"visible"`
+	InFlight    int64 `json:"in_flight"`
+	Delayed     int64 `json:"delayed"`
+	DeadLetters int64 `json:"-"`
 	// Oldest is the age of the oldest message. It is 0 if there is none, or if the broker does not report it.
-	Oldest time.Duration
+	Oldest time.Duration `json:"oldest_ns"`
 	// Approximate: the numbers lag behind, and a 0 may be wrong for a while (SQS), or returned messages count as in flight
 	// until they are redelivered (JetStream).
-	Approximate bool
+	Approximate bool `json:"approximate,omitempty"`
+	// AtLeast: counting stopped at a limit ([QueueCounter]), so there can be more.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 // Empty reports whether nothing is left to deliver, now or later. If the numbers are not Approximate, it may become true late
@@ -119,6 +124,13 @@ type QueueInspector interface {
 	// Peek returns up to max messages without receiving them, oldest first. It returns ErrUnsupported if the broker shows
 	// messages only to their receivers (SQS).
 	Peek(ctx context.Context, max int) ([]Delivery, error)
+}
+
+// QueueCounter is an optional interface of queues that can hold millions of messages.
+type QueueCounter interface {
+	// CountMessages is [QueueInspector] Stats for people: it stops when it has counted most messages or a few more, and counts no
+	// dead letters. Oldest is then the age of the oldest one that it counted.
+	CountMessages(ctx context.Context, most int) (QueueStats, error)
 }
 
 // Purger is an optional interface of queues.

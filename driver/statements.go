@@ -17,8 +17,8 @@ type Statement struct {
 	Args []any
 	// Rows is the number of rows it must change. The transaction fails on the server if the count differs. -1 = any.
 	Rows int
-	// Table and Columns are those of a row that [Statements.Insert] queued. SQL inserts this one row; [Statement.InsertRows]
-	// inserts it together with others. Columns is nil for all other statements.
+	// Table and Columns are those of a row that [Statements.Insert] queued, which SQL inserts. Columns is nil for all other
+	// statements.
 	Table   string
 	Columns []string
 }
@@ -34,49 +34,45 @@ func (s *Statements) ExecRows(n int, sql string, args ...any) {
 	s.List = append(s.List, Statement{SQL: sql, Args: args, Rows: n})
 }
 
-// Insert queues a row: values of columns of a table. It does what Exec with an INSERT does. On PostgreSQL it costs less,
-// because the rows of all messages of a commit go to the server together, a few statements for each table and list of
-// columns. If the database refuses them, they are inserted one by one: only the message of the refused row has failed.
+// Insert queues a row: values of columns of a table. It does what Exec does with INSERT INTO table (columns) VALUES ($1, …),
+// and costs less: the rows of all messages of a commit go to the server together, a few statements for each table and list of
+// columns. On PostgreSQL so do rows that Exec queued with a statement of exactly this form, unless the message queues anything
+// else than rows of that table. If the database refuses rows, they are inserted one by one: only the message of the refused row
+// has failed.
 //
-// The statements of one message keep their order, so insert parents before children. Between messages only one thing differs
-// from Exec: messages that queue nothing but rows and follow each other in a commit can have their rows of different tables
-// written in another order. The rows of each table stay in the order of the messages, unless tables depend on each other.
-// Triggers FOR EACH STATEMENT run once for rows that are written together.
+// The statements of one message keep their order, so insert parents before children. Messages that queue nothing but rows and
+// follow each other in a commit can have their rows of different tables written in another order. The rows of each table stay
+// in the order of the messages, unless tables depend on each other. Triggers FOR EACH STATEMENT run once for rows that are
+// written together, and settings that triggers change stay changed from row to row. A default or trigger must not use the
+// sequence of another table (currval, lastval): rows of other messages may come between the two.
 //
 // Names are quoted, so they are case-sensitive on PostgreSQL, and SQL in them has no effect. A dot separates a schema from
 // its table. Values are those that Exec takes as arguments. A missing value or column is reported at the commit, as the
 // failure of this message.
 func (s *Statements) Insert(table string, columns []string, values ...any) {
 	st := Statement{Args: values, Rows: -1, Table: table, Columns: append(make([]string, 0, len(columns)), columns...)}
-	st.SQL = st.InsertRows(1)
+	st.SQL = st.InsertRow('"')
 	s.List = append(s.List, st)
 }
 
-// InsertRows returns the statement that inserts n rows with the columns of s, which [Statements.Insert] queued. Its arguments
-// are those of the rows, one row after the other.
-func (s *Statement) InsertRows(n int) string {
-	b := make([]byte, 0, 64+n*(2+6*len(s.Columns)))
-	b = append(b, "INSERT INTO "...)
+// InsertRow returns the statement that inserts the row that [Statements.Insert] queued. quote is what stands around names: " in
+// standard SQL.
+func (s *Statement) InsertRow(quote byte) string {
+	b := append(make([]byte, 0, 64+8*len(s.Columns)), "INSERT INTO "...)
 	schema, table, qualified := strings.Cut(s.Table, ".")
-	b = quoteName(b, schema)
+	b = quoteName(b, schema, quote)
 	if qualified {
-		b = quoteName(append(b, '.'), table)
+		b = quoteName(append(b, '.'), table, quote)
 	}
 	b = append(b, " ("...)
 	for i, c := range s.Columns {
-		b = quoteName(comma(b, i), c)
+		b = quoteName(comma(b, i), c, quote)
 	}
-	b = append(b, ") VALUES "...)
-	nr := 0
-	for row := range n {
-		b = append(comma(b, row), '(')
-		for i := range s.Columns {
-			nr++
-			b = strconv.AppendInt(append(comma(b, i), '$'), int64(nr), 10)
-		}
-		b = append(b, ')')
+	b = append(b, ") VALUES ("...)
+	for i := range s.Columns {
+		b = strconv.AppendInt(append(comma(b, i), '$'), int64(i+1), 10)
 	}
-	return string(b)
+	return string(append(b, ')'))
 }
 
 // Check returns an error for the first row without a table or a column, or with another number of values than columns. Stores
@@ -117,13 +113,13 @@ func comma(b []byte, i int) []byte {
 }
 
 // quoteName adds a name as SQL.
-func quoteName(b []byte, name string) []byte {
-	b = append(b, '"')
+func quoteName(b []byte, name string, quote byte) []byte {
+	b = append(b, quote)
 	for i := range len(name) {
-		if name[i] == '"' {
-			b = append(b, '"')
+		if name[i] == quote {
+			b = append(b, quote)
 		}
 		b = append(b, name[i])
 	}
-	return append(b, '"')
+	return append(b, quote)
 }

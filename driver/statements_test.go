@@ -14,10 +14,6 @@ func TestInsertSQL(t *testing.T) {
 	if want := `INSERT INTO "app"."le""dger" ("id", "a""mount") VALUES ($1, $2)`; st.SQL != want || st.Rows != -1 || len(st.Args) != 2 {
 		t.Errorf("queued %+v, want %s", st, want)
 	}
-	want := `INSERT INTO "app"."le""dger" ("id", "a""mount") VALUES ($1, $2), ($3, $4), ($5, $6)`
-	if got := st.InsertRows(3); got != want {
-		t.Errorf("three rows: %s, want %s", got, want)
-	}
 }
 
 func TestInsertCheck(t *testing.T) {

@@ -251,9 +251,11 @@ const (
 	// entries. A later message of the key is a new one and runs. One audit entry remains, without the key
 	// ([Operation.Entry]). A store that cannot erase returns [ErrUnsupported].
 	Erase
+	// Refuse is no operation: it is the kind of the audit entries of requests that were refused ([RefusalLog]).
+	Refuse
 )
 
-var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release", "reopen", "erase"}
+var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release", "reopen", "erase", "refuse"}
 
 func (k OperationKind) String() string { return operationNames[k] }
 

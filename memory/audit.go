@@ -21,6 +21,18 @@ func (s *Store) addAudit(e driver.AuditEntry) {
 	s.audit[e.Key] = append(s.audit[e.Key], auditLine{AuditEntry: e, seq: s.auditSeq})
 }
 
+// LogRefusal stores the entry of refused requests. See [driver.RefusalLog].
+func (s *Store) LogRefusal(ctx context.Context, id string, e driver.AuditEntry) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("log a refused request: %w", err)
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	s.auditSeq++
+	s.audit[driver.Key{Consumer: e.Key.Consumer, Tenant: "refused requests", Raw: id}] = []auditLine{{AuditEntry: e, seq: s.auditSeq}}
+	return nil
+}
+
 // Audit lists the audit log, oldest first. See [driver.AuditLog].
 func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
 	if err := ctx.Err(); err != nil {

@@ -42,3 +42,22 @@ func (q *Queue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) 
 	}
 	return page, next, nil
 }
+
+// GroupDeadLetters groups the first dead letters. See [driver.DeadLetterGrouper].
+func (q *Queue) GroupDeadLetters(ctx context.Context, most int) (all []driver.DeadLetterGroup, err error) {
+	page, _, err := q.PageDeadLetters(ctx, driver.DeadLetterFilter{Limit: most})
+	for _, l := range page {
+		all = append(all, driver.DeadLetterGroup{Consumer: l.Key.Consumer, Kind: l.Kind, Class: l.Reason, Count: 1, From: l.DeadAt, To: l.DeadAt})
+	}
+	return driver.MergeGroups(all), err
+}
+
+// CountMessages counts the messages up to a limit. See [driver.QueueCounter].
+func (q *Queue) CountMessages(ctx context.Context, most int) (driver.QueueStats, error) {
+	s, err := q.Stats(ctx)
+	s.DeadLetters, s.AtLeast = 0, s.Visible+s.InFlight+s.Delayed >= int64(most)
+	for _, n := range []*int64{&s.Visible, &s.InFlight, &s.Delayed} {
+		*n = min(*n, int64(most))
+	}
+	return s, err
+}

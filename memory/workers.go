@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -43,8 +42,6 @@ func (s *Store) Workers(ctx context.Context) ([]driver.WorkerReport, error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	all := slices.Clone(s.workers)
-	slices.SortFunc(all, func(a, b driver.WorkerReport) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(all, driver.CompareWorkers)
 	return all, nil
 }

@@ -211,14 +211,21 @@ func (p *pair) empty() {
 // once wants exactly one effect of each of n keys.
 func (p *pair) once(n int, from map[string]int) {
 	p.t.Helper()
+	p.eachOnce(n, from, 0)
+}
+
+// eachOnce wants an effect of each of n keys, and at most more beyond them.
+func (p *pair) eachOnce(n int, from map[string]int, more int64) {
+	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(from) != n {
 		p.t.Errorf("%d keys took effect, wanted %d", len(from), n)
 	}
 	for k, c := range from {
-		if c != 1 {
+		if more -= int64(c - 1); more < 0 {
 			p.t.Errorf("key %q took effect %d times, wanted once", k, c)
+			more = 0
 		}
 	}
 }

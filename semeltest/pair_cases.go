@@ -184,12 +184,16 @@ func testPairMany(p *pair) {
 	}
 	p.empty()
 	p.halt(ss...)
-	p.once(n, p.effects)
-	var effects, replayed int64
+	var effects, replayed, slow int64
 	for _, s := range ss {
-		effects += s.c.Summary().Effects
-		replayed += s.c.Summary().Replayed
+		sum := s.c.Summary()
+		effects, replayed, slow = effects+sum.Effects, replayed+sum.Replayed, slow+sum.TakenOver+sum.Fenced
 	}
+	if slow > 0 { // runs that outlasted their leases on this machine: a plain effect may happen again, but none is lost
+		p.eachOnce(n, p.effects, slow)
+		return
+	}
+	p.once(n, p.effects)
 	if effects != n || replayed != int64(sent-n) {
 		p.t.Errorf("of %d messages of %d keys, %d had effects and %d were replayed", sent, n, effects, replayed)
 	}

@@ -2,6 +2,7 @@ package semeltest_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ type plantedAudit struct {
 	*memory.Store
 	operate func(s *plantedAudit, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error)
 	filter  func(f *driver.AuditFilter)
+	refuse  func(id *string, e *driver.AuditEntry)
 	list    func(s *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry
 	gone    []driver.AuditEntry // entries that a purge should have deleted
 	extra   []driver.AuditEntry // entries that should not exist
@@ -46,6 +48,13 @@ func (s *plantedAudit) Sweep(ctx context.Context, horizon time.Duration, limit i
 	return s.Store.Sweep(ctx, horizon, limit, consumers...)
 }
 
+func (s *plantedAudit) LogRefusal(ctx context.Context, id string, e driver.AuditEntry) error {
+	if s.refuse != nil {
+		s.refuse(&id, &e)
+	}
+	return s.Store.LogRefusal(ctx, id, e)
+}
+
 // eachEntry is a list with a mistake in every entry.
 func eachEntry(change func(e *driver.AuditEntry)) func(s *plantedAudit) {
 	return func(s *plantedAudit) {
@@ -70,20 +79,29 @@ func auditBugs() map[string]struct {
 	filter := func(change func(f *driver.AuditFilter)) bug {
 		return bug{filters, func(s *plantedAudit) { s.filter = change }}
 	}
+	refused := func(change func(id *string, e *driver.AuditEntry)) bug {
+		return bug{"audit log, refused requests", func(s *plantedAudit) { s.refuse = change }}
+	}
+	n := 0
 	return map[string]bug{
-		"nobody's name":      {entries, eachEntry(func(e *driver.AuditEntry) { e.By = "" })},
-		"the state after":    {entries, eachEntry(func(e *driver.AuditEntry) { e.From = e.To })},
-		"no reason":          {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = "" })},
-		"text ends at NUL":   {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = cutNUL(e.Reason) })},
-		"the token after":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Token++ })},
-		"verified is lost":   {entries, eachEntry(func(e *driver.AuditEntry) { e.Verified = false })},
-		"renewed is lost":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Renewed = false })},
-		"no time":            {entries, eachEntry(func(e *driver.AuditEntry) { e.At = time.Time{} })},
-		"consumers mix":      filter(func(f *driver.AuditFilter) { f.Consumer = "" }),
-		"keys mix":           filter(func(f *driver.AuditFilter) { f.Key = driver.Key{} }),
-		"tenants mix":        filter(func(f *driver.AuditFilter) { f.Key.Tenant = "" }),
-		"the whole past":     filter(func(f *driver.AuditFilter) { f.Since = time.Time{} }),
-		"a limit is ignored": filter(func(f *driver.AuditFilter) { f.Limit = 0 }),
+		"refusals pile up":    refused(func(id *string, _ *driver.AuditEntry) { n++; *id += strings.Repeat("x", n) }),
+		"one refusal for all": refused(func(id *string, _ *driver.AuditEntry) { *id = "" }),
+		"a refusal of nobody": refused(func(_ *string, e *driver.AuditEntry) { e.By = "" }),
+		"a refusal of a key":  refused(func(_ *string, e *driver.AuditEntry) { e.Key.Raw = "k" }),
+		"an operation":        refused(func(_ *string, e *driver.AuditEntry) { e.Kind = driver.Erase }),
+		"nobody's name":       {entries, eachEntry(func(e *driver.AuditEntry) { e.By = "" })},
+		"the state after":     {entries, eachEntry(func(e *driver.AuditEntry) { e.From = e.To })},
+		"no reason":           {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = "" })},
+		"text ends at NUL":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = cutNUL(e.Reason) })},
+		"the token after":     {entries, eachEntry(func(e *driver.AuditEntry) { e.Token++ })},
+		"verified is lost":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Verified = false })},
+		"renewed is lost":     {entries, eachEntry(func(e *driver.AuditEntry) { e.Renewed = false })},
+		"no time":             {entries, eachEntry(func(e *driver.AuditEntry) { e.At = time.Time{} })},
+		"consumers mix":       filter(func(f *driver.AuditFilter) { f.Consumer = "" }),
+		"keys mix":            filter(func(f *driver.AuditFilter) { f.Key = driver.Key{} }),
+		"tenants mix":         filter(func(f *driver.AuditFilter) { f.Key.Tenant = "" }),
+		"the whole past":      filter(func(f *driver.AuditFilter) { f.Since = time.Time{} }),
+		"a limit is ignored":  filter(func(f *driver.AuditFilter) { f.Limit = 0 }),
 		"the first, not the latest": {filters, func(s *plantedAudit) {
 			limit := 0
 			s.filter = func(f *driver.AuditFilter) { limit, f.Limit = f.Limit, 0 }

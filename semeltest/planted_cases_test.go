@@ -2,6 +2,7 @@ package semeltest_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
@@ -58,6 +59,21 @@ func TestPlantedCaseBugs(t *testing.T) {
 		}
 		return rs, next, err
 	}
+	damaged := func(r driver.Record) bool { return r.Key.Raw == "k2" } // the first that its case damages
+	failsPage := func(s *memory.Store, f driver.CaseFilter) ([]driver.Record, driver.Cursor, error) {
+		rs, next, err := s.Cases(context.Background(), f)
+		if slices.ContainsFunc(rs, damaged) {
+			return nil, "", driver.ErrUnreadable
+		}
+		return rs, next, err
+	}
+	endsList := func(rs []driver.Record, next driver.Cursor) ([]driver.Record, driver.Cursor) {
+		if i := slices.IndexFunc(rs, damaged); i >= 0 {
+			return rs[:i], ""
+		}
+		return rs, next
+	}
+	const unreadable = "FM82 a case that cannot be read"
 	const closed, paged, purged = "cases open and close", "cases by page", "cases go with their record"
 	for name, bug := range map[string]struct {
 		in    string
@@ -84,15 +100,20 @@ func TestPlantedCaseBugs(t *testing.T) {
 		"the first of a page is lost": {in: paged, list: result(func(rs []driver.Record, next driver.Cursor) ([]driver.Record, driver.Cursor) {
 			return rs[min(len(rs), 1):], next
 		})},
-		"counts past the bound": {in: paged, count: func(n, _ int) int { return n }},
-		"counts one too few":    {in: closed, count: func(n, most int) int { return min(n, most) - 1 }},
+		"one unreadable record fails the page (FM82)": {in: unreadable, list: failsPage},
+		"one unreadable record ends the list (FM82)":  {in: unreadable, list: result(endsList)},
+		"counts past the bound":                       {in: paged, count: func(n, _ int) int { return n }},
+		"counts one too few":                          {in: closed, count: func(n, most int) int { return min(n, most) - 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			caught(t, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 				db, clock := openFake()
 				s := &plantedCases{Store: db.Store(), list: bug.list, count: bug.count}
-				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: memledger.Of(db.Store())}
+				return semeltest.StoreSetup{
+					Store: s, Advance: clock.advance, Ledger: memledger.Of(db.Store()),
+					Damage: func(testing.TB, driver.Key) {}, // its case plants what that does
+				}
 			}, bug.in))
 		})
 	}

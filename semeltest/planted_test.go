@@ -171,6 +171,12 @@ func (s *planted) Sweep(ctx context.Context, horizon time.Duration, limit int, c
 	return s.store().Sweep(ctx, horizon, limit, consumers...)
 }
 
+// Cases leaves out records that cannot be read.
+func (s *planted) Cases(ctx context.Context, f driver.CaseFilter) ([]driver.Record, driver.Cursor, error) {
+	rs, next, err := s.store().Cases(ctx, f)
+	return slices.DeleteFunc(rs, func(r driver.Record) bool { return s.damaged[r.Key] }), next, err
+}
+
 func (s *planted) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	rs, err := s.store().Records(ctx, f)
 	if s.list != nil && f.State == driver.Uncertain {
@@ -305,6 +311,7 @@ func TestPlantedBugs(t *testing.T) {
 				b.make(s)
 				setup := semeltest.StoreSetup{
 					Store: s, Advance: clock.advance, Ledger: s.ledger(), Damage: func(_ testing.TB, k driver.Key) { s.damaged[k] = true },
+					Sample: 3, // a part of the cells has to find them, because most suites compare no more
 				}
 				if b.name != "tokens restart after a purge (FM12)" {
 					setup.Queue = db.Queue("orders")

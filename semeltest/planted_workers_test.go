@@ -50,6 +50,8 @@ func TestPlantedWorkerBugs(t *testing.T) {
 		latest + "/reports pile up":  {report: func(r *driver.WorkerReport) { n++; r.ID += string(rune('a' + n)) }},
 		latest + "/times in seconds": {report: func(r *driver.WorkerReport) { r.Seen = r.Seen.Truncate(time.Second) }},
 		latest + "/no settings":      {report: func(r *driver.WorkerReport) { r.Settings = nil }},
+		latest + "/no guarantee":     {report: func(r *driver.WorkerReport) { r.Guarantee = "" }},
+		latest + "/no horizon":       {report: func(r *driver.WorkerReport) { r.Horizon = 0 }},
 		latest + "/no holds":         {report: func(r *driver.WorkerReport) { r.Holds = nil }},
 		latest + "/in any order":     {list: func(all []driver.WorkerReport) []driver.WorkerReport { slices.Reverse(all); return all }},
 		latest + "/only the first":   {list: func(all []driver.WorkerReport) []driver.WorkerReport { return all[:min(len(all), 1)] }},

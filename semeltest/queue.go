@@ -48,6 +48,7 @@ func queueCases() []suiteCase[QueueSetup] {
 		{"FM61 dead letters", with(testFM61DeadLetters)},
 		{"dead-letter queue", with(testDeadLetterQueue)},
 		{"dead letters by page", with(testDeadLetterPages)},
+		{"dead letters by group", with(testDeadLetterGroups)},
 		{"closing dead letters", with(testCloseDeadLetter)},
 		{"ordered groups", with(testGroups)},
 		{"a group waits for its head", with(testGroupHead)},

@@ -222,7 +222,7 @@ func testGroups(q *queueBench) {
 	var held []driver.Delivery
 	for done := 0; done < groups*each; {
 		before := maps.Clone(inFlight)
-		wait := 100 * time.Millisecond
+		wait := 60 * time.Millisecond
 		if len(held) == 0 { // a message must come, however busy the machine is
 			wait = 10 * time.Second
 		}

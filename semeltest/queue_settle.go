@@ -127,6 +127,7 @@ func testInspection(q *queueBench) {
 		if err != nil || s.Visible != visible || s.InFlight != inFlight || s.Delayed != delayed {
 			q.t.Errorf("stats are %+v, %v, wanted visible %d, in flight %d, delayed %d", s, err, visible, inFlight, delayed)
 		}
+		checkCount(q, s)
 		if s.Empty() != (visible+inFlight+delayed == 0) {
 			q.t.Errorf("Empty is %v for %+v", s.Empty(), s)
 		}
@@ -150,6 +151,7 @@ func testInspection(q *queueBench) {
 	q.settle(driver.Settlement{Receipt: ds[0].Receipt})
 	stats(2, 1, delayed)
 	q.pass(20 * time.Millisecond)
+	stats(2, 1, delayed)
 	if s, err := ins.Stats(q.ctx()); err != nil || s.Oldest <= 0 && !blind || s.Oldest > time.Hour {
 		q.t.Errorf("the oldest message is %v old, %v", s.Oldest, err)
 	}

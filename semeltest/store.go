@@ -51,6 +51,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"commit is guarded", testCommitGuarded},
 		{"commit repeated", testCommitRepeated},
 		{"commit brings claims", testCommitClaims},
+		{"claims at the commit beside others of their keys", testAtCommitBeside},
 		{"commit with claims refused", testCommitClaimsRefused},
 		{"FM13 one of many commits makes the record", testFM13OneInserts},
 		{"commit refused as a whole", testCommitRefused},

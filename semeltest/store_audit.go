@@ -26,6 +26,7 @@ func auditCases() []suiteCase[StoreSetup] {
 		{"audit log, an entry for every change", with(testAuditEntries)},
 		{"audit log, filters", with(testAuditFilters)},
 		{"audit log goes with its record", with(testAuditPurged)},
+		{"audit log, refused requests", with(testRefusals)},
 	}
 }
 
@@ -216,4 +217,31 @@ func testAuditPurged(b *auditBench) {
 	}
 	b.check("after the purge", driver.AuditFilter{}, func(i int, _ *driver.AuditEntry) bool { return i == 1 })
 	b.check("of the purged key", driver.AuditFilter{Key: ks[0]}, func(int, *driver.AuditEntry) bool { return false })
+}
+
+// testRefusals stores refused requests: one entry for each ID, the latest, which no key has.
+func testRefusals(b *auditBench) {
+	log, ok := driver.As[driver.RefusalLog](b.Store)
+	if !ok {
+		b.t.Log("left out: the store is no driver.RefusalLog")
+		return
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	refuse := func(id, by, reason string) driver.AuditEntry {
+		b.t.Helper()
+		e := driver.AuditEntry{At: at, By: by, Kind: driver.Refuse, Key: driver.Key{Consumer: "c"}, Reason: reason}
+		ctx, cancel := b.call()
+		defer cancel()
+		if err := log.LogRefusal(ctx, id, e); err != nil {
+			b.t.Fatalf("log refusal %s: %v", id, err)
+		}
+		return e
+	}
+	refuse("1", "ana", "POST /key")
+	other := refuse("2", "", "POST /discard")
+	again := refuse("1", "ana", "POST /key, 2 times")
+	b.want = []driver.AuditEntry{other, again}
+	b.check("refused requests", driver.AuditFilter{}, nil)
+	b.check("refused requests of a consumer", driver.AuditFilter{Consumer: "c"}, nil)
+	b.check("refused requests of another consumer", driver.AuditFilter{Consumer: "d"}, func(int, *driver.AuditEntry) bool { return false })
 }

@@ -23,6 +23,7 @@ func caseCases() []suiteCase[StoreSetup] {
 		{"cases open and close", with(testCasesClose)},
 		{"cases by page", with(testCasesPaged)},
 		{"cases go with their record", with(testCasesPurged)},
+		{"FM82 a case that cannot be read", with(testCasesUnreadable)},
 	}
 }
 
@@ -224,4 +225,28 @@ func testCasesPurged(b *caseBench) {
 	}
 	b.all("after a sweep", driver.CaseFilter{Limit: 10}, "/stays", "/abandoned")
 	b.count("", driver.Absent, 10, 2)
+}
+
+// testCasesUnreadable damages the record of one case at each position of a page: the others are listed.
+func testCasesUnreadable(b *caseBench) {
+	if b.Damage == nil {
+		b.t.Log("left out: StoreSetup.Damage is nil")
+		return
+	}
+	var all []string
+	for _, raw := range []string{"k0", "k1", "k2", "k3", "k4"} {
+		b.end(driver.Key{Raw: raw}, parked)
+		b.wait()
+		all = append(all, "/"+raw)
+	}
+	for _, at := range []int{2, 3, 0} { // the middle of five, the end of four, the beginning of three
+		b.Damage(b.t, driver.Key{Raw: all[at][1:]})
+		all = slices.Delete(all, at, at+1)
+		newest := slices.Clone(all)
+		slices.Reverse(newest)
+		for _, limit := range []int{1, 2, 10} {
+			b.all("that can be read", driver.CaseFilter{Limit: limit}, all...)
+			b.all("that can be read, newest first", driver.CaseFilter{Newest: true, Limit: limit}, newest...)
+		}
+	}
 }

@@ -43,6 +43,27 @@ func look(t testing.TB, s StoreSetup, ks ...driver.Key) (cs []driver.Claim, hold
 	return cs, holds
 }
 
+// testAtCommitBeside claims keys twice in one call, once at the commit. Claims of one key are decided in their order.
+func testAtCommitBeside(t testing.TB, s StoreSetup) {
+	if _, ok := inserter(t, s); !ok {
+		return
+	}
+	ks := keys(2, "beside-%d")
+	var cs []driver.Claim
+	for i, k := range []driver.Key{ks[0], ks[0], ks[1], ks[1]} {
+		cs = append(cs, driver.Claim{Key: k, Nonce: newNonce(), Lease: long, AtCommit: i == 1 || i == 2})
+	}
+	gs, err := s.Store.Claim(t.Context(), cs...)
+	if err != nil || len(gs) != len(cs) {
+		t.Fatalf("claim of two keys, twice each, returned %d grants and %v", len(gs), err)
+	}
+	for i, want := range []driver.Verdict{driver.Acquired, driver.Busy, driver.Acquired, driver.Acquired} {
+		if g := gs[i]; g.Err != nil || g.Verdict != want || want == driver.Acquired && (g.Hold.Token == 0) != cs[i].AtCommit {
+			t.Errorf("claim %d returned %v, %+v, %v, wanted %v", i, g.Verdict, g.Hold, g.Err, want)
+		}
+	}
+}
+
 // bring is a work with its claim, and one effect named after its key.
 func (l *Ledger) bring(c driver.Committer, q *driver.Claim) driver.Work {
 	w := l.work(c, driver.Grant{Hold: driver.Hold{Key: q.Key, Generation: 1, Nonce: q.Nonce}})

@@ -206,16 +206,17 @@ type sweeping struct {
 	begins chan struct{}
 }
 
-// sweepBeside sweeps one record at a time, until end is called.
+// sweepBeside sweeps one record at a time, each time that meet is called, until end is called.
 func (b *bench) sweepBeside() *sweeping {
-	s := &sweeping{done: make(chan struct{}), ended: make(chan struct{}), begins: make(chan struct{}, 1)}
+	s := &sweeping{done: make(chan struct{}), ended: make(chan struct{}), begins: make(chan struct{})}
 	sw := as[driver.Sweeper](b.Store)
 	s.wg.Go(func() {
 		defer close(s.ended)
 		for {
 			select {
 			case s.begins <- struct{}{}:
-			default:
+			case <-s.done:
+				return
 			}
 			at := time.Now()
 			if _, _, err := sw.Sweep(b.t.Context(), 0, 1); err != nil {
@@ -223,17 +224,12 @@ func (b *bench) sweepBeside() *sweeping {
 				return
 			}
 			s.last.Store(int64(time.Since(at)))
-			select {
-			case <-s.done:
-				return
-			default:
-			}
 		}
 	})
 	return s
 }
 
-// meet waits until a sweep is under way, and for another part of it each time.
+// meet waits until a sweep begins, and for another part of it each time.
 func (s *sweeping) meet(i int) {
 	select {
 	case <-s.begins:

@@ -38,7 +38,8 @@ type workerBench struct {
 func (b *workerBench) worker(queue, id string) driver.WorkerReport {
 	return driver.WorkerReport{
 		ID: id, Name: "host:" + id, Queue: queue, Consumer: "c-" + queue, Version: "v1", Started: b.at.Add(-time.Hour), Seen: b.at,
-		Settings: map[string]string{"key": "json:/order_id", "retention": "14d"}, Running: 2, InFlight: 7, Paused: "the store does not respond",
+		Settings: map[string]string{"key": "json:/order_id", "retention": "14d"}, Guarantee: "exactly once",
+		Window: 14 * 24 * time.Hour, Horizon: 4 * 24 * time.Hour, Running: 2, InFlight: 7, Paused: "the store does not respond",
 		Holds: []driver.WorkerHold{{Tenant: "t", Key: "k'\"ö", Token: 1 << 62, Attempt: 3, Since: b.at.Add(-time.Minute)}},
 	}
 }

@@ -89,7 +89,7 @@ func (h *handler) Handle(ctx context.Context, a *semel.Attempt) error { return h
 // CheckStore is semel.StoreChecker.
 func (h *handler) CheckStore(s semel.Store) error {
 	if _, ok := driver.As[driver.StepStore](s); !ok {
-		return fmt.Errorf("a handler with steps on store %s: %w: use SQLite, PostgreSQL, DynamoDB or memory", s.Features().Name, ErrNoJournal)
+		return fmt.Errorf("a handler with steps on store %s: %w: use a store that is a driver.StepStore, as those of semel are", s.Features().Name, ErrNoJournal)
 	}
 	for _, check := range h.cfg.required {
 		if err := check(s); err != nil {

@@ -359,7 +359,7 @@ func TestHandlerAsksForAJournal(t *testing.T) {
 		t.Error(err)
 	}
 	cfg.Store = struct{ driver.Store }{db.Store()}
-	if _, err := semel.New(cfg); !errors.Is(err, steps.ErrNoJournal) || !strings.Contains(err.Error(), "DynamoDB") {
+	if _, err := semel.New(cfg); !errors.Is(err, steps.ErrNoJournal) || !strings.Contains(err.Error(), "driver.StepStore") {
 		t.Errorf("a store without journals returned %v", err)
 	}
 	cfg.Store, cfg.Handler = db.Store(), steps.Handler(nothing, steps.Uses[*semel.Statements]())

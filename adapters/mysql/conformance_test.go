@@ -39,7 +39,7 @@ func TestStoreSuiteServerClock(t *testing.T) {
 func TestQueueSuite(t *testing.T) {
 	t.Parallel()
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		o := Options{Visibility: 500 * time.Millisecond}
+		o := Options{Visibility: time.Second}
 		address := mysqltest.Database(t, server.Shared(t, "mysql"))
 		return semeltest.QueueSetup{
 			Queue: openURL(t, address, o).Queue("orders"), Visibility: o.Visibility, MaxBody: 4 << 20,

@@ -26,8 +26,9 @@ const (
 )
 
 var (
-	// outages are errors of a server that can write for nobody: full disk, read-only, shutdown, no connection left.
-	outages = []uint16{3, 1020 + 1, 1026, 1040, 1053, 1114, 1203, 1290, 1792, 1836, 3100}
+	// outages are errors of a server that can write for nobody: full disk, read-only, shutdown, no connection left, a node of
+	// Galera that is not part of its cluster (1047).
+	outages = []uint16{3, 1021, 1026, 1040, 1047, 1053, 1114, 1203, 1290, 1792, 1836, 3100}
 	// transients need not be the fault of the statement: memory, storage engine, interruption.
 	transients = []uint16{errDeadlock, 1030, 1037, 1038, 1041, errLockTable, 1317, 1969, 3024}
 )
@@ -98,6 +99,7 @@ var hints = map[uint16]string{
 	1142:       "the user lacks a privilege on semel's tables: grant it, or use the user that ran semel migrate",
 	errNoTable: "a table is missing: run semel migrate",
 	1153:       "raise max_allowed_packet, or keep bodies and results elsewhere",
+	1047:       "this node of the cluster is not ready: wait until it has joined (SHOW STATUS LIKE 'wsrep_%'), or use another node",
 	1040:       "the server has no connection left: lower Options.MaxConns, or raise max_connections",
 	1290:       "the server is read-only: use the primary",
 	1836:       "the server is read-only: use the primary",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -60,10 +61,10 @@ func (s *Store) claimNew(ctx context.Context, c []driver.Claim) (out []driver.Gr
 		if !changed {
 			return nil, nil
 		}
-		args = append(args, []byte(places[i]), orNull(places[i].Rest(&c[i].Key)), []byte(c[i].Key.Consumer), c[i].Lease.Microseconds(),
+		args = append(args, []byte(places[i]), rowstore.OrNull(places[i].Rest(&c[i].Key)), []byte(c[i].Key.Consumer), c[i].Lease.Microseconds(),
 			ceil(c[i].Lease), least, at, int64(c[i].Takeover), c[i].Nonce[:], unless(int64(c[i].BodyDigest), 0),
-			orNull(rowstore.PackDeliveries(c[i].Key.Raw, after.Deliveries...)), orNull([]byte(after.Fingerprint)),
-			orNull(driver.AppendWatermark(nil, &after.Watermark)))
+			rowstore.OrNull(rowstore.PackDeliveries(c[i].Key.Raw, after.Deliveries...)), rowstore.OrNull([]byte(after.Fingerprint)),
+			rowstore.OrNull(driver.AppendWatermark(nil, &after.Watermark)))
 		names = append(names, []byte(places[i]))
 	}
 	row := s.db.claimed()
@@ -128,11 +129,7 @@ var errNotPlain = errors.New("not a plain completion")
 
 // Finish ends attempts.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	w := make([]driver.Work, len(f))
-	for i := range f {
-		w[i].Finish = f[i]
-	}
-	if out, err := s.completePlain(ctx, w); out != nil || err != nil {
+	if out, err := s.completePlain(ctx, rowstore.Works(f)); out != nil || err != nil {
 		return out, rowstore.Wrap(err, "finish")
 	}
 	return s.slowPath.Finish(ctx, f...)
@@ -146,11 +143,7 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) (out []driver.Outc
 	if out, err = s.completePlain(ctx, w); out == nil && err == nil {
 		out, err = s.slowPath.Commit(ctx, w...)
 	}
-	for i, o := range out {
-		if o == driver.Applied || o == driver.Recovered {
-			s.db.settled(&w[i])
-		}
-	}
+	rowqueue.Settled(w, out)
 	return out, rowstore.Wrap(err, "commit")
 }
 
@@ -188,7 +181,7 @@ func (s *Store) completePlain(ctx context.Context, w []driver.Work) (out []drive
 	for _, i := range index {
 		f := &w[i].Finish
 		args = append(args, []byte(rowstore.PlaceOf(&f.Hold.Key)), int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation),
-			f.Keep.Microseconds(), orNull(f.Result), orNull([]byte(f.Reason)))
+			f.Keep.Microseconds(), rowstore.OrNull(f.Result), rowstore.OrNull([]byte(f.Reason)))
 	}
 	const row = "(?, '', ?, 0, 0, ?, 0, 0, ?, ?, ?, ?)"
 	all := make([]int, len(w))

@@ -81,7 +81,7 @@ func (f *Facts) durability() (durable bool, caveats []string) {
 }
 
 const sqlStats = `SELECT
-  COALESCE(SUM(due_at <= now), 0), COALESCE(SUM(due_at > now AND held = 1), 0), COALESCE(SUM(due_at > now AND held = 0), 0),
+  COUNT(due_at <= now OR NULL), COUNT(due_at > now AND held = 1 OR NULL), COUNT(due_at > now AND held = 0 OR NULL),
   (SELECT COUNT(*) FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = ?)),
   COALESCE(MAX(now) - MIN(sent_at), 0)
 FROM (SELECT due_at, held, sent_at, n.now FROM semel_message m JOIN (SELECT `
@@ -89,23 +89,15 @@ FROM (SELECT due_at, held, sent_at, n.now FROM semel_message m JOIN (SELECT `
 // Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	sql := sqlStats + q.db.clock + " AS now) n WHERE m.queue = " + queueID + ") x"
-	return rowqueue.Stats(ctx, integers{rows{q.db}}, q.name, sql, rowstore.Name(q.name), rowstore.Name(q.name))
+	return rowqueue.Stats(ctx, rows{q.db}, q.name, sql, rowstore.Name(q.name), rowstore.Name(q.name))
 }
 
-// integers reads sums, which are DECIMAL, as integers.
-type integers struct{ rows }
-
-// Read runs a query.
-func (d integers) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
-	return d.rows.Read(ctx, func(r rowstore.Row) error {
-		for i := range r {
-			var n int64
-			if _, err := fmt.Sscan(r.Text(i), &n); err == nil {
-				r[i] = n
-			}
-		}
-		return row(r)
-	}, query, args...)
+// CountMessages counts the messages of the queue up to a limit, in the order in which they are due. See [driver.QueueCounter].
+func (q *Queue) CountMessages(ctx context.Context, most int) (driver.QueueStats, error) {
+	sql := "SELECT state, COUNT(*), MAX(age) FROM (SELECT CASE WHEN due_at <= n.now THEN 0 WHEN held = 1 THEN 1 ELSE 2 END AS state, " +
+		"n.now - sent_at AS age FROM (SELECT due_at, held, sent_at FROM semel_message WHERE queue = " + queueID +
+		" ORDER BY waits, due_at, pos LIMIT ?) m JOIN (SELECT " + q.db.clock + " AS now) n) x GROUP BY state"
+	return rowqueue.Count(ctx, rows{q.db}, q.name, most, sql, rowstore.Name(q.name), int64(most))
 }
 
 // queueSQL are the queries of package rowqueue.
@@ -114,58 +106,18 @@ var queueSQL = rowqueue.SQL{
 	DeadLetters: rowqueue.SelectDeadLetters + "WHERE queue = " + queueID + " ORDER BY seq",
 }
 
-// purgeStep bounds what one transaction of Purge removes.
-const purgeStep = 1000
-
-// Purge removes every message that was sent before the call, but no dead letters. Receipts of messages in flight become
-// invalid. It works in short transactions.
-func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
-	last := int64(0)
-	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error { last = r.Int(0); return nil }, "SELECT MAX(pos) FROM semel_message")
-	for more := true; more && err == nil; {
-		var n int64
-		n, err = q.purge(ctx, last)
-		removed, more = removed+n, n > 0
-	}
-	return removed, rowqueue.Wrap(err, "purge", q.name)
-}
-
-func (q *Queue) purge(ctx context.Context, last int64) (removed int64, err error) {
-	var at []any
-	var settled []*driver.Settlement
-	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error {
-		at = append(at, r.Int(0))
-		settled = append(settled, &driver.Settlement{Receipt: &receipt{q: q, group: r.Text(1)}})
-		return nil
-	}, "SELECT pos, grp FROM semel_message WHERE queue = "+queueID+" AND pos <= ? ORDER BY pos LIMIT ?", rowstore.Name(q.name), last, purgeStep)
-	if err != nil || len(at) == 0 {
-		return 0, err
-	}
-	var groups []string
-	for _, s := range settled {
-		if g := s.Receipt.(*receipt).group; g != "" {
-			groups = append(groups, g)
-		}
-	}
-	err = q.db.atomic(ctx, func(x *rowTx) error {
-		if err := x.lockGroups(settled, nil); err != nil {
-			return err
-		}
-		return x.remove(q, at, groups)
-	})
-	return int64(len(at)), err
-}
-
 var (
-	_ driver.Queue           = (*Queue)(nil)
-	_ driver.Sender          = (*Queue)(nil)
-	_ driver.QueueInspector  = (*Queue)(nil)
-	_ driver.Purger          = (*Queue)(nil)
-	_ driver.DeadLetterQueue = (*Queue)(nil)
-	_ driver.DeadLetterPager = (*Queue)(nil)
-	_ driver.Store           = (*Store)(nil)
-	_ driver.Committer       = (*Store)(nil)
-	_ driver.Transactor      = (*Store)(nil)
-	_ driver.TxClassifier    = (*transaction)(nil)
-	_ driver.DeadLetterStore = (*Store)(nil)
+	_ driver.Queue             = (*Queue)(nil)
+	_ driver.Sender            = (*Queue)(nil)
+	_ driver.QueueInspector    = (*Queue)(nil)
+	_ driver.Purger            = (*Queue)(nil)
+	_ driver.DeadLetterQueue   = (*Queue)(nil)
+	_ driver.DeadLetterPager   = (*Queue)(nil)
+	_ driver.DeadLetterGrouper = (*Queue)(nil)
+	_ driver.QueueCounter      = (*Queue)(nil)
+	_ driver.Store             = (*Store)(nil)
+	_ driver.Committer         = (*Store)(nil)
+	_ driver.Transactor        = (*Store)(nil)
+	_ driver.TxClassifier      = (*transaction)(nil)
+	_ driver.DeadLetterStore   = (*Store)(nil)
 )

@@ -22,16 +22,7 @@ import (
 // own starts a server of one's own, and returns the URL of a database on it.
 func own(t testing.TB, settings map[string]string) (*server.Server, string) {
 	t.Helper()
-	server.Need(t, "mysql")
-	s, err := server.MySQL(t.Context(), server.Options{Settings: settings})
-	if err != nil {
-		server.LeaveOut(t, "mysql", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := server.Own(t, "mysql", settings)
 	return s, mysqltest.Database(t, s.URL())
 }
 
@@ -104,12 +95,7 @@ func TestFM37_KilledInCommits(t *testing.T) {
 	}
 	for i := range kills {
 		await(t, func() bool { return done() > n*i/(2*kills) })
-		if err := srv.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := srv.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		server.Restart(t, srv)
 	}
 	await(t, func() bool {
 		st, err := db.Queue("orders").Stats(t.Context())

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -42,7 +41,7 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
 	}
-	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL), db: db, name: name, visible: visible}
+	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL, table{db, name}), db: db, name: name, visible: visible}
 }
 
 // Features describes the queue.
@@ -54,36 +53,40 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle. It stays valid until the message is delivered again, even after its visibility has expired.
+// receipt is a delivery's handle.
 type receipt struct {
-	q     *Queue
-	pos   int64
+	rowqueue.Receipt
 	nonce [16]byte // of the delivery; the row must still have it
-	group string
-	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
-	settled atomic.Uint32
 }
 
-// mine checks that a receipt is of this queue.
-func (q *Queue) mine(r any) (*receipt, error) {
-	rc, ok := r.(*receipt)
-	if !ok || rc == nil || rc.q.db != q.db || rc.q.name != q.name {
-		return nil, fmt.Errorf("receipt %T is not of queue %q", r, q.name)
+// table is what the queue of a name does itself. See [rowqueue.Own].
+type table struct {
+	db   *DB
+	name string
+}
+
+func (q table) Send(ctx context.Context, m []driver.Message) error {
+	for i := range m {
+		if err := q.db.checkMessage(&m[i]); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
 	}
-	return rc, nil
+	return q.db.atomic(ctx, func(x *rowTx) error {
+		if err := x.lockGroups(nil, m); err != nil {
+			return err
+		}
+		return x.send(m)
+	})
 }
 
-// check refuses settlements that no queue could carry out.
-func (q *Queue) check(s *driver.Settlement) error {
-	if _, err := q.mine(s.Receipt); err != nil {
+func (q table) Put(ctx context.Context, l *driver.DeadLetter) error {
+	return q.db.atomic(ctx, func(x *rowTx) error {
+		err := x.queues(q.name)
+		if err == nil && l != nil {
+			err = x.deadLetter(q.name, l)
+		}
 		return err
-	}
-	return s.Check()
-}
-
-// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
-func (q *Queue) Create(ctx context.Context) error {
-	return rowqueue.Wrap(q.db.atomic(ctx, func(x *rowTx) error { return x.queues(q.name) }), "create", q.name)
+	})
 }
 
 // queues makes queues that do not exist yet. A process remembers those that it has made or used.
@@ -120,34 +123,22 @@ func (x *rowTx) committed() {
 	}
 }
 
+// packetRest is what a statement has beside the body of a message.
+const packetRest = 64 << 10
+
 // checkMessage refuses what could not be stored exactly.
-func checkMessage(m *driver.Message) error {
+func (db *DB) checkMessage(m *driver.Message) error {
+	most := db.facts.MaxPacket - packetRest
 	switch {
 	case m.Queue == "":
 		return errors.New("it names no queue")
 	case len(m.Queue) > maxName || len(m.Group) > maxName:
 		return fmt.Errorf("the name of its queue or group has more than %d bytes", maxName)
+	case most > 0 && len(m.Body) > most:
+		return fmt.Errorf("body of message %q has %d bytes, must have %d at most; Try: raise max_allowed_packet of the server, "+
+			"or keep the body elsewhere and send where it is", m.ID, len(m.Body), most)
 	}
 	return driver.CheckHeaders(m.Headers)
-}
-
-// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
-func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
-	if len(m) == 0 {
-		return nil
-	}
-	list := rowqueue.Own(q.name, m)
-	for i := range list {
-		if err := checkMessage(&list[i]); err != nil {
-			return fmt.Errorf("send to queue %q: message %d: %w", q.name, i, err)
-		}
-	}
-	return rowqueue.Wrap(q.db.atomic(ctx, func(x *rowTx) error {
-		if err := x.lockGroups(nil, list); err != nil {
-			return err
-		}
-		return x.send(list)
-	}), "send to", q.name)
 }
 
 // group is an ordered group.
@@ -168,15 +159,24 @@ func (x *rowTx) lockGroups(s []*driver.Settlement, m []driver.Message) error {
 		}
 	}
 	for _, a := range s {
+		rc := a.Receipt.(*receipt)
 		if a.Action == driver.Dead {
-			names = append(names, a.Receipt.(*receipt).q.name)
+			names = append(names, rc.Queue())
 		}
-		if rc := a.Receipt.(*receipt); rc.group != "" && !back(a.Action) {
-			all = append(all, group{rc.q.name, rc.group})
+		if rc.Group != "" && !rowqueue.Returns(a.Action) {
+			all = append(all, group{rc.Queue(), rc.Group})
 		}
 	}
-	if err := x.queues(names...); err != nil || len(all) == 0 {
+	if err := x.queues(names...); err != nil {
 		return err
+	}
+	return x.lockAll(all)
+}
+
+// lockAll locks groups.
+func (x *rowTx) lockAll(all []group) error {
+	if len(all) == 0 {
+		return nil
 	}
 	slices.SortFunc(all, compareGroups)
 	all = slices.Compact(all)
@@ -244,8 +244,8 @@ func (x *rowTx) send(m []driver.Message) error {
 // message adds the row of a message.
 func (x *rowTx) message(sql *strings.Builder, args []any, m *driver.Message, waits bool) []any {
 	sql.WriteString("(" + queueID + ", ?, ")
-	args = append(args, []byte(m.Queue), flag(waits))
-	switch sent := micro(m.SentAt); {
+	args = append(args, []byte(m.Queue), rowstore.Flag(waits))
+	switch sent := rowstore.Micro(m.SentAt); {
 	case m.Delay <= 0:
 		sql.WriteString(x.db.clock + ", 0, ")
 	case sent == 0:
@@ -261,8 +261,8 @@ func (x *rowTx) message(sql *strings.Builder, args []any, m *driver.Message, wai
 	if body == nil {
 		body = []byte{}
 	}
-	return append(args, unless(micro(m.SentAt), 0), []byte(cmp.Or(m.ID, driver.NewMessageID())),
-		orNull([]byte(m.Group)), orNull(rowqueue.PackHeaders(m.Headers)), body)
+	return append(args, unless(rowstore.Micro(m.SentAt), 0), []byte(cmp.Or(m.ID, driver.NewMessageID())),
+		rowstore.OrNull([]byte(m.Group)), rowstore.OrNull(rowqueue.PackHeaders(m.Headers)), body)
 }
 
 // Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
@@ -283,45 +283,33 @@ func (db *DB) sleep(ctx context.Context, x *rowqueue.Waiter, idle int, next time
 	if next >= 0 {
 		wait = min(wait, next+time.Microsecond)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-x.Signal:
-		return true, nil
-	case <-timer.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-db.closing:
-		return false, ErrClosed
-	}
+	return x.Sleep(ctx, wait, db.closing, ErrClosed)
 }
-
-// lingerWait is how long a look may last after ctx is done: messages of a look that is cut off are hidden for their visibility.
-const lingerWait = 2 * time.Second
 
 // take returns what is deliverable now. If that is nothing, next is how long until there may be something by itself;
 // negative: unknown.
 func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, next time.Duration, err error) {
-	linger, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	linger, cancel := rowqueue.Linger(ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lingerWait, cancel) })
-	defer stop()
 	began := time.Now()
 	err = q.db.atomic(linger, func(x *rowTx) error {
-		out, next, err = x.take(q, limit)
+		out, err = x.take(q, limit)
 		return err
 	})
 	if err != nil {
 		return nil, -1, err
 	}
+	if len(out) == 0 { // behind the transaction, which has locked the first message that is not due
+		next, err = q.next(linger)
+		return nil, next, wrote(err, false)
+	}
 	for i := range out { // the visibility began inside the transaction
 		out[i].Visible = max(q.visible-time.Since(began), time.Nanosecond)
 	}
-	return out, next, nil
+	return out, -1, nil
 }
 
-func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, next time.Duration, err error) {
+func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, err error) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	var list []any
@@ -333,42 +321,40 @@ func (x *rowTx) take(q *Queue, limit int) (out []driver.Delivery, next time.Dura
 		}
 		list = append(list, r.Int(5))
 		m, err := rowqueue.Message(r, 0, q.name)
-		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(6)) + 1, Receipt: &receipt{q: q, pos: r.Int(5), nonce: nonce, group: m.Group}})
+		rc := &receipt{rowqueue.Receipt{Of: q.shared, Pos: r.Int(5), Group: m.Group}, nonce}
+		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(6)) + 1, Receipt: rc})
 		return err
 	}, "SELECT id, grp, sent_at, headers, body, pos, count FROM semel_message FORCE INDEX (semel_message_due) WHERE queue = "+queueID+
 		" AND waits = 0 AND due_at <= "+x.db.stamp+" ORDER BY due_at, pos LIMIT ? FOR UPDATE SKIP LOCKED", []byte(q.name), min(int64(limit), most))
-	if err != nil {
-		return nil, -1, err
-	}
-	if len(list) == 0 {
-		next, err = x.next(q)
-		return nil, next, err
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
 	x.db.body.Store(size / int64(len(list)))
 	hold := q.visible.Microseconds()
 	_, err = x.exec("UPDATE semel_message SET due_at = "+x.db.clock+" + ?, hold = ?, held = 1, count = count + 1, nonce = ? WHERE pos IN "+
 		values(len(list)), append([]any{hold, hold, nonce[:]}, list...)...)
-	return out, -1, err
+	return out, err
 }
 
 // next returns how long until a message is deliverable by itself. If the server's clock stepped back, nothing stays invisible
 // for longer than was asked for.
-func (x *rowTx) next(q *Queue) (time.Duration, error) {
+func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	var now int64
 	due := int64(-1)
-	err := x.query(func(r rowstore.Row) error {
+	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
 		if now = r.Int(0); r[1] != nil {
 			due = r.Int(1)
 		}
 		return nil
-	}, "SELECT "+x.db.clock+", (SELECT due_at FROM semel_message WHERE queue = "+queueID+" AND waits = 0 ORDER BY due_at LIMIT 1)", []byte(q.name))
+	}, "SELECT "+q.db.clock+", (SELECT due_at FROM semel_message WHERE queue = "+queueID+" AND waits = 0 ORDER BY due_at LIMIT 1)", rowstore.Name(q.name))
 	if err != nil {
 		return -1, err
 	}
-	if seen := x.db.seen.Swap(now); now < seen {
-		_, err = x.exec("UPDATE semel_message SET due_at = ? + hold WHERE queue = "+queueID+" AND waits = 0 AND due_at > ? + hold",
-			now, []byte(q.name), now)
-		return 0, err
+	if seen := q.db.seen.Swap(now); now < seen {
+		return 0, q.db.atomic(ctx, func(x *rowTx) error {
+			return x.Exec("UPDATE semel_message SET due_at = ? + hold WHERE queue = "+queueID+" AND waits = 0 AND due_at > ? + hold",
+				now, rowstore.Name(q.name), now)
+		})
 	}
 	if due < 0 {
 		return -1, nil

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,22 +42,22 @@ func values(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
 // recordValues are the values of recordColumns.
 func recordValues(r *driver.Record) []any {
 	place := rowstore.PlaceOf(&r.Key)
-	bits := int64(r.Takeover) | flag(r.Unknown)*bitUnknown | flag(r.Spent)*bitSpent | flag(r.Disposed)*bitDisposed
+	bits := int64(r.Takeover) | rowstore.Flag(r.Unknown)*bitUnknown | rowstore.Flag(r.Spent)*bitSpent | rowstore.Flag(r.Disposed)*bitDisposed
 	return []any{
-		[]byte(place), orNull(place.Rest(&r.Key)), []byte(r.Key.Consumer), micro(r.CreatedAt),
-		int64(r.Token), int64(r.State), bits, unless(int64(r.Ended), 0), r.Nonce[:], micro(r.UpdatedAt), unless(micro(r.LeaseUntil), 0),
-		unless(micro(r.RetainUntil), 0), unless(micro(r.CompletedAt), 0), unless(micro(r.RetryAt), 0), unless(ceil(r.Lease), 0),
+		[]byte(place), rowstore.OrNull(place.Rest(&r.Key)), []byte(r.Key.Consumer), rowstore.Micro(r.CreatedAt),
+		int64(r.Token), int64(r.State), bits, unless(int64(r.Ended), 0), r.Nonce[:], rowstore.Micro(r.UpdatedAt), unless(rowstore.Micro(r.LeaseUntil), 0),
+		unless(rowstore.Micro(r.RetainUntil), 0), unless(rowstore.Micro(r.CompletedAt), 0), unless(rowstore.Micro(r.RetryAt), 0), unless(ceil(r.Lease), 0),
 		unless(int64(r.BodyDigest), 0), unless(int64(r.Generation), 1), unless(int64(r.Epoch), 0), unless(int64(r.Attempt), 0),
 		unless(int64(r.Failures), 0), unless(int64(r.Takeovers), 0), unless(int64(r.Uncertainty), 0), unless(int64(r.Beat), 0),
-		orNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), orNull([]byte(r.Fingerprint)),
-		orNull(driver.AppendWatermark(nil, &r.Watermark)), orNull(r.Result), orNull([]byte(r.Reason)),
+		rowstore.OrNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), rowstore.OrNull([]byte(r.Fingerprint)),
+		rowstore.OrNull(driver.AppendWatermark(nil, &r.Watermark)), rowstore.OrNull(r.Result), rowstore.OrNull([]byte(r.Reason)),
 	}
 }
 
 // readRecord reads recordColumns. Its errors are driver.ErrUnreadable.
-func readRecord(v rowstore.Row) (r driver.Record, err error) {
+func readRecord(v rowstore.Row) (driver.Record, error) {
 	bits := v.Int(6)
-	r = driver.Record{
+	r := driver.Record{
 		CreatedAt: v.Time(3), Token: uint64(v.Int(4)), State: driver.State(v.Int(5)), Takeover: driver.Takeover(bits & 3),
 		Unknown: bits&bitUnknown != 0, Spent: bits&bitSpent != 0, Disposed: bits&bitDisposed != 0, Ended: driver.State(v.Int(7)),
 		UpdatedAt: v.Time(9), LeaseUntil: v.Time(10), RetainUntil: v.Time(11), CompletedAt: v.Time(12), RetryAt: v.Time(13),
@@ -70,41 +69,12 @@ func readRecord(v rowstore.Row) (r driver.Record, err error) {
 	if v[16] != nil {
 		r.Generation = uint32(v.Int(16))
 	}
-	if r.Key, err = rowstore.Place(v.Bytes(0)).Key(v.Text(2), v.Bytes(1)); err != nil {
-		return r, fmt.Errorf("record %d: %w", r.Token, err)
-	}
-	if r.State == driver.Absent || r.State > driver.Expired {
-		err = fmt.Errorf("state %d is unknown", r.State)
-	}
-	if err == nil {
-		r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, v.Bytes(23))
-	}
-	if err == nil {
-		r.Watermark, err = driver.ParseWatermark(v.Bytes(25))
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
-	}
+	err := rowstore.Place(v.Bytes(0)).Unpack(&r, v.Text(2), v.Bytes(1), v.Bytes(23), v.Bytes(25))
 	return r, err
 }
 
 // ceil is a duration in whole microseconds.
 func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
-
-// micro is a time as it is stored; the zero time is 0.
-func micro(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // unless stores a usual value as NULL.
 func unless(n, usual int64) any {
@@ -112,12 +82,4 @@ func unless(n, usual int64) any {
 		return nil
 	}
 	return n
-}
-
-// orNull stores empty bytes as NULL.
-func orNull(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
 }

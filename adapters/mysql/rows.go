@@ -1,14 +1,11 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -68,6 +65,9 @@ func (db *DB) acquire(ctx context.Context) (*sql.Conn, error) {
 	c, err := db.pool.Conn(ctx)
 	select {
 	case <-db.closing:
+		if err == nil {
+			_ = c.Close() // returns it to the pool
+		}
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
 	default:
 	}
@@ -104,26 +104,7 @@ func (x *rowTx) once(f func(*rowTx) error) error {
 
 // Read runs a query on the pool.
 func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
-	found, err := d.db.pool.QueryContext(ctx, translate(query), columns(args)...)
-	return explain(eachRow(found, err, row))
-}
-
-func eachRow(rows *sql.Rows, err error, row func(rowstore.Row) error) error {
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
-	names, err := rows.Columns()
-	r, dest := make(rowstore.Row, len(names)), make([]any, len(names))
-	for i := range r {
-		dest[i] = &r[i]
-	}
-	for err == nil && rows.Next() {
-		if err = rows.Scan(dest...); err == nil {
-			err = row(r)
-		}
-	}
-	return errors.Join(err, rows.Err())
+	return explain(rowstore.Query(ctx, d.db.pool, row, query, columns(args)...))
 }
 
 // rowTx is an open transaction.
@@ -133,8 +114,7 @@ type rowTx struct {
 	run   runner
 	puts  []driver.Record
 	drops []rowstore.Place
-	floor uint64 // the greatest token of a dropped record
-	made  map[*rowstore.Locked]rowstore.Place
+	floor uint64          // the greatest token of a dropped record
 	item  int             // whose effects run; -1: none
 	wakes map[string]bool // queues that have something deliverable after the commit; true: the transaction made it
 }
@@ -153,7 +133,7 @@ func (x *rowTx) Exec(query string, args ...any) error {
 	if err := x.flush(); err != nil {
 		return err
 	}
-	_, err := x.exec(translate(query), columns(args)...)
+	_, err := x.exec(query, columns(args)...)
 	return err
 }
 
@@ -162,12 +142,11 @@ func (x *rowTx) Query(row func(rowstore.Row) error, query string, args ...any) e
 	if err := x.flush(); err != nil {
 		return err
 	}
-	return x.query(row, translate(query), columns(args)...)
+	return x.query(row, query, columns(args)...)
 }
 
 func (x *rowTx) query(row func(rowstore.Row) error, query string, args ...any) error {
-	found, err := x.run.QueryContext(x.ctx, query, args...)
-	return eachRow(found, err, row)
+	return rowstore.Query(x.ctx, x.run, row, query, args...)
 }
 
 const (
@@ -217,44 +196,15 @@ func (x *rowTx) lock(keys []rowstore.ID, mode rowstore.Mode, out []rowstore.Lock
 		}
 	}
 	err := x.query(func(v rowstore.Row) error {
-		place := rowstore.Place(v.Bytes(0))
-		at, _ := slices.BinarySearchFunc(keys, place, func(id rowstore.ID, p rowstore.Place) int { return cmp.Compare(id.Place, p) })
-		for ; at < len(keys) && keys[at].Place == place; at++ {
-			out[at] = rowstore.Locked{}
-			if r, err := readRecord(v); err != nil && v.Text(2) == keys[at].Key.Consumer {
-				out[at].Err = err
-			} else if r.Key != keys[at].Key {
-				out[at].Err = rowstore.ErrCollision
-			} else {
-				out[at].Record = r
-			}
-		}
+		r, err := readRecord(v)
+		rowstore.Found(keys, out, rowstore.Place(v.Bytes(0)), v.Text(2), r, err)
 		return nil
 	}, "SELECT "+strings.Join(recordColumns, ", ")+" FROM semel_record FORCE INDEX (PRIMARY) WHERE place IN "+values(len(places))+
 		" AND state <> 0 ORDER BY place FOR UPDATE"+skip, places...)
 	if err != nil {
 		return err
 	}
-	if mode == rowstore.Make {
-		x.placeholders(keys, out)
-	}
 	return x.draw(out)
-}
-
-// placeholders remembers the placeholders of absent records. Of two keys with one place, one has it.
-func (x *rowTx) placeholders(keys []rowstore.ID, out []rowstore.Locked) {
-	if x.made == nil {
-		x.made = map[*rowstore.Locked]rowstore.Place{}
-	}
-	for i := range out {
-		switch {
-		case out[i].Err != nil || out[i].Record.State != driver.Absent:
-		case i > 0 && keys[i].Place == keys[i-1].Place:
-			out[i].Err = rowstore.ErrCollision
-		default:
-			x.made[&out[i]] = keys[i].Place
-		}
-	}
 }
 
 // draw sets time and tokens of locked records. A token is the time, or one more than the greatest of a purged record, and than the
@@ -293,12 +243,11 @@ func (x *rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
 
 // Drop removes a record or a placeholder, with the next other statement.
 func (x *rowTx) Drop(l *rowstore.Locked) error {
+	place := l.Place
 	if l.Record.State != driver.Absent {
-		x.drops = append(x.drops, rowstore.PlaceOf(&l.Record.Key))
-		x.floor = max(x.floor, l.Record.Token)
-	} else if place, ok := x.made[l]; ok {
-		x.drops = append(x.drops, place)
+		place, x.floor = rowstore.PlaceOf(&l.Record.Key), max(x.floor, l.Record.Token)
 	}
+	x.drops = append(x.drops, place)
 	return nil
 }
 
@@ -342,47 +291,7 @@ func (x *rowTx) end() error {
 	return err
 }
 
-// translated remembers what translate made of statements, which are few.
-var translated sync.Map
-
-// translate quotes columns of packages rowstore and rowqueue whose names are reserved words.
-func translate(query string) string {
-	if known, ok := translated.Load(query); ok {
-		return known.(string)
-	}
-	words := strings.FieldsFunc(query, func(r rune) bool { return r == ' ' || r == ',' || r == '(' || r == ')' })
-	out := query
-	for _, reserved := range [...]string{"key", "undo"} {
-		if slices.Contains(words, reserved) {
-			out = strings.NewReplacer(" "+reserved+",", " `"+reserved+"`,", " "+reserved+" =", " `"+reserved+"` =").Replace(out)
-		}
-	}
-	if len(query) < 1000 {
-		translated.Store(query, out)
-	}
-	return out
-}
-
 // columns are arguments of package rowstore as they are stored: text is bytes.
 func columns(args []any) []any {
-	out := make([]any, len(args))
-	for i, a := range args {
-		switch v := a.(type) {
-		case string:
-			out[i] = []byte(v)
-		case rowstore.Text:
-			out[i] = []byte(v)
-		case rowstore.Name:
-			out[i] = []byte(v)
-		case rowstore.Place:
-			out[i] = []byte(v)
-		case driver.Nonce:
-			out[i] = v[:]
-		case time.Time:
-			out[i] = unless(micro(v), 0)
-		default:
-			out[i] = a
-		}
-	}
-	return out
+	return rowstore.Values(args, func(s string) any { return []byte(s) })
 }

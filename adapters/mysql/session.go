@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // setup are the statements that a new session begins with, and each session that a handler had. They name all that a handler
@@ -109,7 +111,7 @@ func lend(c *sql.Conn) error {
 // runner is a connection or a transaction of database/sql.
 type runner interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	rowstore.Querier
 }
 
 // rollbackWait bounds a rollback after ctx is done.

@@ -1,13 +1,15 @@
 package mysql
 
 import (
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 	"github.com/semel-dev/semel/driver/sqltext"
 )
@@ -15,14 +17,20 @@ import (
 // Store keeps idempotency records. Plain claims and completions are in fast.go; package rowstore does the rest.
 type Store struct {
 	*slowPath
+	*workers
 	db *DB
 }
 
-// slowPath is embedded under a name that programs do not see.
-type slowPath = rowstore.Store
+// slowPath and workers are embedded under names that programs do not see.
+type (
+	slowPath = rowstore.Store
+	workers  = rowstore.Workers
+)
 
 // Store returns the record store of the database; all of them are one.
-func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
+func (db *DB) Store() *Store {
+	return &Store{slowPath: rowstore.New(rows{db}), workers: rowstore.NewWorkers(rows{db}), db: db}
+}
 
 // Features describes the store.
 func (s *Store) Features() driver.StoreFeatures {
@@ -43,13 +51,11 @@ func (s *Store) Joins(q driver.Queue) bool {
 func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.db.Queue(queue) }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	return rowstore.CheckWork(w, func(a *driver.Settlement) error {
-		rc, ok := a.Receipt.(*receipt)
-		if !ok || rc.q.db != db {
-			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
-		}
-		return rc.q.check(a)
-	})
+	err := rowstore.CheckWork(w, func(a *driver.Settlement) error { return rowqueue.CheckAck(rows{db}, a) })
+	for i := 0; i < len(w.Emit) && err == nil; i++ {
+		err = rowstore.Wrap(db.checkMessage(&w.Emit[i]), "emitted message %d", i)
+	}
+	return err
 }
 
 // Works writes what comes with records: effects, then messages and acks.
@@ -63,11 +69,6 @@ func (x *rowTx) Works(w []driver.Work, which []int) error {
 	var emit []driver.Message
 	var acks []*driver.Settlement
 	for _, i := range which {
-		for at := range w[i].Emit {
-			if err := checkMessage(&w[i].Emit[at]); err != nil {
-				return &driver.ItemError{Index: i, Err: fmt.Errorf("emit: message %d: %w", at, err)}
-			}
-		}
 		emit = append(emit, w[i].Emit...)
 		if w[i].Ack != nil {
 			acks = append(acks, w[i].Ack)
@@ -79,129 +80,93 @@ func (x *rowTx) Works(w []driver.Work, which []int) error {
 	if err := x.send(emit); err != nil {
 		return err
 	}
-	for len(acks) > 0 {
-		q := acks[0].Receipt.(*receipt).q
-		mine := func(a *driver.Settlement) bool { return a.Receipt.(*receipt).q.name == q.name }
-		others := slices.DeleteFunc(slices.Clone(acks), mine)
-		those := slices.DeleteFunc(acks, func(a *driver.Settlement) bool { return !mine(a) })
-		_, plain, err := x.ack(those)
-		if !plain && err == nil {
-			_, err = x.settle(q, those)
-		}
-		if err != nil { // a message that was delivered again is none: the record decided
-			return err
-		}
-		acks = others
+	if len(acks) == 0 {
+		return nil
 	}
-	return nil
-}
-
-// maxRows bounds the rows of one INSERT.
-const maxRows = 500
-
-// rowsOf are rows of one table that follow each other, and go with one statement.
-type rowsOf struct {
-	list  []*driver.Statement
-	items []int
-	at    []int // the place of each in its item
-}
-
-// joins reports whether a row goes with the others.
-func (r *rowsOf) joins(st *driver.Statement) bool {
-	if len(r.list) == 0 {
-		return true
+	_, plain, err := x.ack(acks)
+	if !plain && err == nil {
+		_, err = x.settle(acks)
 	}
-	return len(r.list) < maxRows && st.Table == r.list[0].Table && slices.Equal(st.Columns, r.list[0].Columns)
+	return err // a message that was delivered again is none: the record decided
 }
 
-// effects runs the statements of works.
+// effects runs the statements of works. Rows of one table that follow each other go together.
 func (x *rowTx) effects(w []driver.Work, which []int) error {
-	var rows rowsOf
+	rows, last := &sqltext.Inserts{Bytes: flushBytes}, 0
 	for _, i := range which {
 		e, _ := w[i].Effects.(*driver.Statements)
-		if e == nil {
-			continue
-		}
-		for at := range e.List {
-			st := &e.List[at]
-			if st.Columns == nil || !rows.joins(st) {
-				if err := x.insert(&rows); err != nil {
-					return err
-				}
+		for nr := 0; e != nil && nr < len(e.List); nr++ {
+			st := &e.List[nr]
+			if rows.Is(st) {
+				last = rows.Add(i, nr, st, last)
+				continue
 			}
-			if st.Columns != nil {
-				rows.list, rows.items, rows.at = append(rows.list, st), append(rows.items, i), append(rows.at, at)
-			} else if err := x.effect(st, i, at); err != nil {
+			err := x.insert(rows)
+			if err == nil {
+				err = x.effect(i, nr, st)
+			}
+			if err != nil {
 				return err
 			}
+			last = 0
 		}
 	}
-	err := x.insert(&rows)
+	err := x.insert(rows)
 	x.item = -1
 	return err
 }
 
-// insert writes rows with one statement. If the server refuses it, nothing of it is written, and they go one by one.
-func (x *rowTx) insert(rows *rowsOf) error {
-	r := *rows
-	*rows = rowsOf{}
-	var args []sqldriver.Value
-	var err error
-	if len(r.list) > 1 {
-		_, err = sqltext.Parse(sqltext.Lexer{In: insertRows(r.list[0], 1), MySQL: true}, refuseOwn)
-	}
-	for i := 0; len(r.list) > 1 && i < len(r.list) && err == nil; i++ {
-		p := &sqltext.Parsed{Args: len(r.list[i].Args)}
-		for at := range r.list[i].Args {
-			p.Order = append(p.Order, at)
+// insert writes rows. If the server refuses a statement for several, nothing of it is written, and they go one by one.
+func (x *rowTx) insert(rows *sqltext.Inserts) error {
+	for _, part := range rows.Take() {
+		done, err := x.together(part)
+		for _, r := range part {
+			if !done && err == nil {
+				err = x.effect(r.Item, r.Nr, r.Statement)
+			}
 		}
-		args, err = p.Values(args, r.list[i].Args, sqltext.Value)
-	}
-	if len(r.list) > 1 && err == nil {
-		x.item = r.items[0]
-		_, err = x.exec(insertRows(r.list[0], len(r.list)), anys(args)...)
-		if err == nil || code(err) == errDeadlock || outage(err) {
-			return err
-		}
-		if code(err) == 0 || x.db.rollsBack(err) { // behind it, each statement would commit by itself
-			return refused(x.item, err)
-		}
-	}
-	for i, st := range r.list {
-		if err := x.effect(st, r.items[i], r.at[i]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// insertRows is the statement that inserts n rows. [driver.Statement.InsertRows] quotes names as standard SQL does.
-func insertRows(st *driver.Statement, n int) string {
-	name := func(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
-	columns := make([]string, len(st.Columns))
-	for i, c := range st.Columns {
-		columns[i] = name(c)
+// together writes rows with one statement. done is false if that was refused, and the transaction is open as before.
+func (x *rowTx) together(rows []sqltext.Row) (done bool, err error) {
+	if len(rows) == 1 {
+		return false, nil
 	}
-	schema, table, qualified := strings.Cut(st.Table, ".")
-	if schema = name(schema); qualified {
-		schema += "." + name(table)
+	p, err := parse(rows[0].InsertRow('`'))
+	var args []any
+	for i := 0; i < len(rows) && err == nil; i++ {
+		args, err = p.Values(args, rows[i].Args, sqltext.Value)
 	}
-	row := values(len(columns))
-	return "INSERT INTO " + schema + " (" + strings.Join(columns, ", ") + ") VALUES " + row + strings.Repeat(", "+row, n-1)
+	if err == nil {
+		x.item = rows[0].Item
+		_, err = x.exec(p.SQL+strings.Repeat(", "+values(p.Args), len(rows)-1), args...)
+		switch {
+		case err == nil || code(err) == errDeadlock || outage(err):
+			return true, err
+		case code(err) == 0 && !errors.Is(err, mysqldriver.ErrPktTooLarge) || x.db.rollsBack(err): // others would commit by themselves
+			return true, refused(x.item, err)
+		}
+	}
+	return false, nil // one of them is refused, and its own statement shows it
 }
 
 // effect runs the statement of an item.
-func (x *rowTx) effect(st *driver.Statement, item, at int) error {
+func (x *rowTx) effect(item, nr int, st *driver.Statement) error {
 	sql := st.SQL
 	if st.Columns != nil {
-		sql = insertRows(st, 1)
+		sql = st.InsertRow('`')
 	}
 	x.item = item
 	err := x.statement(st, sql)
 	if err == nil {
 		return nil
 	}
-	wrapped := fmt.Errorf("statement %d (%s): %w", at+1, sqltext.Head(sql), err)
+	wrapped := fmt.Errorf("statement %d (%s): %w", nr+1, sqltext.Head(sql), err)
 	if errors.Is(err, errStatement) {
 		return &driver.ItemError{Index: item, Err: wrapped}
 	}
@@ -212,23 +177,29 @@ func (x *rowTx) effect(st *driver.Statement, item, at int) error {
 var errStatement = errors.New("refused")
 
 func (x *rowTx) statement(st *driver.Statement, sql string) error {
-	p, err := sqltext.Parse(sqltext.Lexer{In: sql, MySQL: true}, refuseOwn)
-	if err == nil && !slices.Contains(verbs, p.Verb) {
-		err = fmt.Errorf("%s cannot be an effect: want %s, because other statements end semel's transaction or change the session",
-			p.Verb, strings.Join(verbs, ", "))
-	}
-	var args []sqldriver.Value
+	p, err := parse(sql)
+	var args []any
 	if err == nil {
 		args, err = p.Values(nil, st.Args, sqltext.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errStatement, err)
 	}
-	n, err := x.exec(p.SQL, anys(args)...)
+	n, err := x.exec(p.SQL, args...)
 	if err == nil && st.Rows >= 0 && n != int64(st.Rows) {
 		return fmt.Errorf("%w: changed %d rows, must change %d", errStatement, n, st.Rows)
 	}
 	return err
+}
+
+// parse reads the statement of an effect.
+func parse(sql string) (*sqltext.Parsed, error) {
+	p, err := sqltext.Parse(sqltext.Lexer{In: sql, MySQL: true}, refuseOwn)
+	if err == nil && !slices.Contains(verbs, p.Verb) {
+		err = fmt.Errorf("%s cannot be an effect: want %s, because other statements end semel's transaction or change the session",
+			p.Verb, strings.Join(verbs, ", "))
+	}
+	return p, err
 }
 
 // verbs are what effects begin with.
@@ -241,12 +212,4 @@ func refuseOwn(l *sqltext.Lexer) error {
 		return fmt.Errorf("it names %s: names that begin with semel_ are semel's own", name)
 	}
 	return nil
-}
-
-func anys(values []sqldriver.Value) []any {
-	out := make([]any, len(values))
-	for i, v := range values {
-		out[i] = v
-	}
-	return out
 }

@@ -6,9 +6,11 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -83,8 +85,7 @@ func (s *Store) begin(ctx context.Context, mode rowstore.Mode, c []driver.Claim)
 		_, err = x.conn.ExecContext(ctx, "SET SESSION autocommit = 0")
 	}
 	if err == nil {
-		// Not ctx: its end would end the transaction.
-		x.tx, err = x.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		x.tx, err = open(ctx, x.conn)
 	}
 	if err != nil {
 		return nil, nil, nil, wrote(err, false)
@@ -107,6 +108,13 @@ func (s *Store) begin(ctx context.Context, mode rowstore.Mode, c []driver.Claim)
 		return nil, grants, durable, wrote(err, false)
 	}
 	return x, grants, nil, nil
+}
+
+// open begins a transaction, within ctx. It outlives ctx.
+func open(ctx context.Context, c *sql.Conn) (*sql.Tx, error) {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	return c.BeginTx(life, nil)
 }
 
 // As sets a **sql.Tx.
@@ -162,9 +170,7 @@ func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 		return fmt.Errorf("commit: %w", wrote(err, true))
 	}
 	x.committed()
-	for i := range w {
-		x.db.settled(&w[i])
-	}
+	rowqueue.Settled(w, slices.Repeat([]driver.Outcome{driver.Applied}, len(w)))
 	return nil
 }
 

@@ -184,7 +184,9 @@ func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, erro
 	if err := q.db.queueApart(ctx, q.name); err != nil { // the caller's transaction may have a connection of the pool
 		return nil, err
 	}
-	return p, q.db.addSends(ctx, p, func(i int) int { return i }, rowqueue.Own(q.name, m))
+	list := rowqueue.Named(q.name, m)
+	q.db.addLocks(p, nil, list)
+	return p, q.db.addSends(ctx, p, func(i int) int { return i }, list)
 }
 
 // Wake makes blocked receivers of the queue look, in all processes. They also look without it, only later.
@@ -208,7 +210,7 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 	p.query("receive", func(found pgx.Rows) error {
 		return eachRow(found, func(r rowstore.Row) error {
 			m, err := rowqueue.Message(r, 0, q.name)
-			rc := &receipt{q: q, pos: r.Int(6), count: int32(r.Int(5)), group: m.Group}
+			rc := &receipt{Receipt: rowqueue.Receipt{Of: q.shared, Pos: r.Int(6), Group: m.Group}, count: int32(r.Int(5))}
 			out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: int(rc.count) + 1})
 			return err
 		})
@@ -222,20 +224,20 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 // SettleTx ends deliveries inside the caller's transaction, also those of [Queue.Receive]. It locks groups as
 // [Queue.SendTx] does. After the commit call [Queue.Wake].
 func (q *Queue) SettleTx(ctx context.Context, tx pgx.Tx, s ...driver.Settlement) ([]driver.Outcome, error) {
-	list, err := q.settlements(s)
+	list, err := rowqueue.Settlements(q.shared, s)
 	if err != nil {
 		return nil, err
 	}
 	p, done := &pipeline{}, changed{}
 	q.db.addLocks(p, list, nil)
-	q.addSettle(p, list, done)
+	addSettle(p, q.name, list, done)
 	if err := p.run(ctx, tx); err != nil {
 		q.db.forgetQueues(err)
 		return nil, fmt.Errorf("settle in queue %q: %w", q.name, explain(err))
 	}
 	out := make([]driver.Outcome, len(s))
 	for i := range s { // the receipt is not spent: the transaction may be rolled back
-		out[i] = done.outcome(s[i].Receipt.(*receipt), back(s[i].Action))
+		out[i] = done.outcome(s[i].Receipt.(*receipt), rowqueue.Returns(s[i].Action))
 	}
 	return out, nil
 }

@@ -70,7 +70,7 @@ func TestPagesOfDeadLettersReadTheirIndex(t *testing.T) {
 		for _, after := range []driver.Cursor{"", driver.NewCursor(10000, nil)} {
 			var plan []string
 			f.Limit, f.After = 50, after
-			page, next, err := rowqueue.New(planned{rows{db}, &plan}, "few", &queueSQL).PageDeadLetters(t.Context(), f)
+			page, next, err := rowqueue.New(planned{rows{db}, &plan}, "few", &queueSQL, nil).PageDeadLetters(t.Context(), f)
 			if err != nil || (len(page) == 50) != (f.Consumer == "") || next == "" && after == "" {
 				t.Errorf("%+v: %d, %q, %v", f, len(page), next, err)
 			}

@@ -32,6 +32,8 @@ const (
 	lockedRetry = 5 * time.Millisecond
 )
 
+var errGoesAway = fmt.Errorf("the record goes away whenever it is looked at: %w", driver.ErrNotCommitted)
+
 // claiming is one call of Claim.
 type claiming struct {
 	s   *Store
@@ -77,7 +79,7 @@ func (s *Store) claim(ctx context.Context, c []driver.Claim, brief bool) *claimi
 				break
 			}
 		}
-		w.fail(todo, fmt.Errorf("the record goes away whenever it is looked at: %w", driver.ErrNotCommitted))
+		w.fail(todo, errGoesAway)
 	}
 	return w
 }
@@ -128,12 +130,11 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 		return err
 	}
 	if atCommit := func(i int) bool { return w.c[i].AtCommit }; slices.ContainsFunc(part.index, atCommit) {
+		// Most others are redeliveries, whose records are there: they look first too.
+		err := w.s.db.ask(ctx, "look up", read, sqlLookUp, part.places)
+		part = w.undecided(ctx, part, old, err)
 		look, others := part.split(atCommit)
-		err := w.s.db.ask(ctx, "look up", func(rows pgx.Rows) (err error) {
-			old, _, err = readClaims(rows, look, w.c, w.out, nil)
-			return err
-		}, sqlLookUp, look.places)
-		if look = w.undecided(ctx, look, old, err); len(others.index) == 0 {
+		if len(others.index) == 0 {
 			return look
 		}
 		return w.fresh(ctx, others, wait).and(look)

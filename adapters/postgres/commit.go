@@ -1,13 +1,13 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -59,15 +59,18 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 		if locked {
 			mode = rowstore.Skip
 		}
-		out, err = rowstore.Decide(ctx, s.slowPath, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		slow := s.slowPath
+		if isSeveral(err) {
+			slow = rowstore.New(apart{rows{s.db}})
+		}
+		out, err = rowstore.Decide(ctx, slow, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
 			return rowstore.CommitTx(tx, mode, w...)
 		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	s.db.settled(w, out)
-	s.db.emitted(w, out)
+	s.db.written(w, out)
 	return out, nil
 }
 
@@ -117,12 +120,7 @@ func isPlain(w []driver.Work, keys keyed) bool {
 			return false
 		}
 	}
-	for at := 1; at < len(keys.places); at++ {
-		if bytes.Equal(keys.places[at], keys.places[at-1]) {
-			return false
-		}
-	}
-	return true
+	return len(keys.layers()) == 1
 }
 
 // commitPlain is commit for works that hold what they complete, and for those whose keys have no record yet. Otherwise it
@@ -143,17 +141,6 @@ func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([
 	})
 }
 
-// emitted wakes receivers of messages that were emitted.
-func (db *DB) emitted(w []driver.Work, out []driver.Outcome) {
-	for i := range w {
-		for j := range w[i].Emit {
-			if out[i] == driver.Applied || out[i] == driver.Recovered {
-				db.signal(w[i].Emit[j].Queue)
-			}
-		}
-	}
-}
-
 // addWorks adds effects, emitted messages and acknowledgements of some works, in their order. Effects that change settings
 // come last: semel's tables and rights are those of the connection.
 func (db *DB) addWorks(ctx context.Context, p *pipeline, j join, w []driver.Work, which []int) error {
@@ -163,7 +150,7 @@ func (db *DB) addWorks(ctx context.Context, p *pipeline, j join, w []driver.Work
 			return err
 		}
 	}
-	e := effects{db: db, p: p, join: j}
+	e := newEffects(db, p, j)
 	for _, i := range which {
 		e.add(i, statements(&w[i]))
 	}
@@ -179,8 +166,8 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 	var (
 		emits  []driver.Message
 		of     []int
-		queues []*Queue
-		acks   = map[*Queue][]*driver.Settlement{}
+		queues []string
+		acks   = map[string][]*driver.Settlement{}
 		all    []*driver.Settlement
 	)
 	for _, i := range which {
@@ -190,7 +177,7 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 		if w[i].Ack == nil {
 			continue
 		}
-		q := w[i].Ack.Receipt.(*receipt).q
+		q := w[i].Ack.Receipt.(*receipt).Queue()
 		if acks[q] == nil {
 			queues = append(queues, q)
 		}
@@ -204,7 +191,7 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 		}
 	}
 	for _, q := range queues {
-		db.addAcks(p, q, acks[q])
+		addSettle(p, q, acks[q], nil)
 	}
 	return nil
 }
@@ -227,7 +214,7 @@ func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error 
 	}
 	for i := range w {
 		if a := w[i].Ack; a != nil && a.Action == driver.Dead {
-			if err := ensure(a.Receipt.(*receipt).q.name); err != nil {
+			if err := ensure(a.Receipt.(*receipt).Queue()); err != nil {
 				return err
 			}
 		}
@@ -242,11 +229,10 @@ func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error 
 
 func (db *DB) checkWork(w *driver.Work) error {
 	err := rowstore.CheckWork(w, func(a *driver.Settlement) error {
-		rc, ok := a.Receipt.(*receipt)
-		if !ok || rc.q.db != db {
-			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
+		if err := rowqueue.CheckAck(rows{db}, a); err != nil {
+			return err
 		}
-		return rc.q.check(a)
+		return checkDead(a)
 	})
 	if err != nil {
 		return err

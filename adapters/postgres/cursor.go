@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
 // place is a position in the index semel_message_due.
@@ -94,7 +96,7 @@ func (w *waker) shortenAll(queue string, flying bool) error {
 	var after *time.Time
 	for pos, more := int64(0), true; more; {
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(w.ctx, receiveWait)
+		ctx, cancel := context.WithTimeout(w.ctx, rowqueue.LookWait)
 		more = false
 		err := w.db.once(ctx, func(p *pipeline) error {
 			p.query("shorten holds", func(rows pgx.Rows) error {

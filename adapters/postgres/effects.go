@@ -27,11 +27,11 @@ func (e *effects) addStatements(item int, list []driver.Statement) {
 	p, at := e.p, 0
 	for i := range list {
 		st := &list[i]
-		if e.join != joinNone && e.rows.is(st) {
-			at = e.rows.add(item, i, st, at)
+		if e.join != joinNone && e.rows.Is(st) {
+			at = e.rows.Add(item, i, st, at)
 			continue
 		}
-		e.rows.write(p)
+		p.write(&e.rows)
 		at = 0
 		s := step{what: effectName(i, st.SQL), item: item}
 		if st.Rows >= 0 {
@@ -39,7 +39,7 @@ func (e *effects) addStatements(item int, list []driver.Statement) {
 		}
 		p.add(s, markEffect+st.SQL, st.Args...)
 	}
-	e.rows.write(p)
+	p.write(&e.rows)
 }
 
 func expect(st *driver.Statement, tag pgconn.CommandTag) error {
@@ -161,11 +161,15 @@ type effects struct {
 	db    *DB
 	p     *pipeline
 	join  join
-	rows  inserts // not yet in the pipeline
-	of    []int   // the items of rows
+	rows  sqltext.Inserts // not yet in the pipeline
+	of    []int           // the items of rows
 	items int
 	last  int  // the item before; -1: anybody's
 	open  bool // what that one left was not taken back yet
+}
+
+func newEffects(db *DB, p *pipeline, j join) *effects {
+	return &effects{db: db, p: p, join: j, rows: sqltext.Inserts{Sizes: insertSizes, Bytes: maxInsertBytes, Texts: true}}
 }
 
 // add adds the statements of item. Settings of one item are reset before the next: SET LOCAL, and what functions and
@@ -174,10 +178,10 @@ func (e *effects) add(item int, list []driver.Statement) {
 	if len(list) == 0 {
 		return
 	}
-	if e.join == joinAll && e.rows.all(list) {
+	if e.join == joinAll && e.rows.All(list) {
 		at := 0
 		for i := range list {
-			at = e.rows.add(item, i, &list[i], at)
+			at = e.rows.Add(item, i, &list[i], at)
 		}
 		e.of = append(e.of, item)
 		return
@@ -203,7 +207,7 @@ func (e *effects) flush() {
 	if e.items > 0 {
 		e.next()
 	}
-	e.rows.write(e.p)
+	e.p.write(&e.rows)
 	e.items, e.last, e.open = e.items+len(e.of), e.of[0], true
 	if len(e.of) > 1 {
 		e.last = -1

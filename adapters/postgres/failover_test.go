@@ -23,11 +23,11 @@ func TestFM44_PositionsRepeat(t *testing.T) {
 			send(t, q, driver.Message{ID: "old"})
 			old := receive(t, q, 1)[0]
 			execSQL(t, db, "DELETE FROM semel_message")
-			execSQL(t, db, fmt.Sprintf("ALTER TABLE semel_message ALTER pos RESTART WITH %d", old.Receipt.(*receipt).pos))
+			execSQL(t, db, fmt.Sprintf("ALTER TABLE semel_message ALTER pos RESTART WITH %d", old.Receipt.(*receipt).Pos))
 			send(t, q, driver.Message{ID: "new"})
 			fresh := receive(t, q, 1)[0]
-			if was, is := old.Receipt.(*receipt), fresh.Receipt.(*receipt); was.pos != is.pos || was.count != is.count {
-				t.Fatalf("the position is %d and was %d: the test does not see the case", is.pos, was.pos)
+			if was, is := old.Receipt.(*receipt), fresh.Receipt.(*receipt); was.Pos != is.Pos || was.count != is.count {
+				t.Fatalf("the position is %d and was %d: the test does not see the case", is.Pos, was.Pos)
 			}
 			use(t, db, old)
 			if o := settle(t, q, driver.Settlement{Receipt: fresh.Receipt, Action: driver.Retry}); o != driver.Applied {

@@ -24,32 +24,15 @@ const (
 	// sqlInsert inserts completed records. 1 places 2 nonces 3 takeovers 4 consumers 5 rests 6 fingerprints 7 deliveries
 	// 8 digests 9 keeps 10 results 11 reasons 12 wait. See semel_insert.
 	sqlInsert = "SELECT semel_insert($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-
-	// sqlExtendLeases renews leases. 1 places 2 tokens 3 nonces 4 generations 5 lease 6 wait. See semel_extend.
-	sqlExtendLeases = "SELECT semel_extend($1, $2, $3, $4, $5, $6)"
 )
 
-// ending is one call of Extend or Finish.
+// ending is one call of Finish.
 type ending struct {
 	out  []driver.Outcome
 	rest []int // what the table has to decide
 	mode rowstore.Mode
 	err  error
 	done bool // some items have an outcome
-}
-
-// Extend renews leases: one round trip when all are ours.
-func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	e := &ending{out: make([]driver.Outcome, len(h))}
-	all := sortKeys(len(h), func(i int) *driver.Key { return &h[i].Key })
-	for _, part := range all.layers() {
-		args := append(holdArgs(part, func(i int) *driver.Hold { return &h[i] }), micros(lease), millis(s.db.o.LockWait))
-		e.plain(ctx, s.db, part, "extend leases", sqlExtendLeases, args)
-	}
-	out, err := e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
-		return rowstore.ExtendTx(tx, mode, lease, rowstore.Some(h, e.rest)...)
-	})
-	return out, rowstore.Wrap(err, "extend")
 }
 
 // Finish ends attempts: one round trip when all complete what is theirs. If a part of the call fails, its items are
@@ -78,16 +61,13 @@ func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome
 		finish := func(i int) *driver.Finish { return &f[i] }
 		for _, c := range plain.chunks(func(i int) int { return len(f[i].Result) }) {
 			if len(c.index) == 1 {
-				e.plain(ctx, s.db, c, "complete", sqlCompleteOne, completeOneArgs(c.places[0], &f[c.index[0]], s.db.o.LockWait))
+				e.plain(ctx, s.db, c, sqlCompleteOne, completeOneArgs(c.places[0], &f[c.index[0]], s.db.o.LockWait))
 				continue
 			}
-			e.plain(ctx, s.db, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
+			e.plain(ctx, s.db, c, sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
 		}
 	}
-	return e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
-		out, _, err := rowstore.FinishTx(tx, mode, rowstore.Some(f, e.rest)...)
-		return out, err
-	})
+	return e.end(ctx, s, f)
 }
 
 // holdArgs are the parameters that name attempts. A token that no store handed out matches no record.
@@ -148,12 +128,12 @@ func (p *pipeline) insert(part keyed, w []driver.Work, wait time.Duration) {
 }
 
 // plain runs a guarded statement. The table decides what it did not match.
-func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string, args []any) {
+func (e *ending) plain(ctx context.Context, db *DB, part keyed, sql string, args []any) {
 	if len(part.index) == 0 {
 		return
 	}
 	applied := make([]bool, len(part.index))
-	err := db.ask(ctx, what, func(rows pgx.Rows) error {
+	err := db.ask(ctx, "complete", func(rows pgx.Rows) error {
 		var place []byte
 		near := 0
 		for rows.Next() {
@@ -186,11 +166,12 @@ func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string
 }
 
 // end lets the table decide the rest. If a part of the call fails, its items are Unknown.
-func (e *ending) end(ctx context.Context, s *Store, decide func(rowstore.Tx, rowstore.Mode) ([]driver.Outcome, error)) (
-	[]driver.Outcome, error,
-) {
+func (e *ending) end(ctx context.Context, s *Store, f []driver.Finish) ([]driver.Outcome, error) {
 	slices.Sort(e.rest)
-	out, err := rowstore.Decide(ctx, s.slowPath, len(e.rest), e.mode, decide)
+	out, err := rowstore.Decide(ctx, s.slowPath, len(e.rest), e.mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		out, _, err := rowstore.FinishTx(tx, mode, rowstore.Some(f, e.rest)...)
+		return out, err
+	})
 	if err != nil {
 		e.err = err
 	}

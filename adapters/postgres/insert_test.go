@@ -23,7 +23,7 @@ func insertsFor(t testing.TB, s *Store, prefix string, n int) []driver.Work {
 
 // sent are the effects that a transaction sends for lists of statements, one list for each message.
 func sent(j join, lists ...func(s *driver.Statements)) (out []string) {
-	e := effects{db: &DB{}, p: &pipeline{limits: &limits{}}, join: j}
+	e := newEffects(&DB{}, &pipeline{limits: &limits{}}, j)
 	for i, queue := range lists {
 		var s driver.Statements
 		queue(&s)
@@ -43,9 +43,14 @@ func TestRowsAreSentTogether(t *testing.T) {
 	in := func(tables ...string) func(s *driver.Statements) {
 		return func(s *driver.Statements) {
 			for _, table := range tables {
-				if table == "exec" {
+				switch table {
+				case "exec":
 					s.Exec("UPDATE x")
-				} else {
+				case "text":
+					s.Exec("INSERT INTO a (c) VALUES ($1)", 1)
+				case "other text":
+					s.Exec("INSERT INTO b (c) VALUES ($1)", 1)
+				default:
 					s.Insert(table, []string{"c"}, 1)
 				}
 			}
@@ -58,6 +63,10 @@ func TestRowsAreSentTogether(t *testing.T) {
 		want  string
 	}{
 		{"one table", joinAll, []func(*driver.Statements){in("a"), in("a"), in("a"), in("a")}, `-1 "a" ("c") ($1), ($2), ($3), ($4)[1 1 1 1]`},
+		{"rows as text", joinAll, []func(*driver.Statements){in("text"), in("text", "text"), in("text"), in("a")},
+			`-1 a (c) ($1), ($2), ($3), ($4)[1 1 1 1]; 3 "a" ("c") ($1)[1]`},
+		{"rows as text, of two tables", joinAll, []func(*driver.Statements){in("text", "other text"), in("text", "other text")},
+			`0 a (c) ($1)[1]; 0 b (c) ($1)[1]; 1 a (c) ($1)[1]; 1 b (c) ($1)[1]`},
 		{"one message", joinAll, []func(*driver.Statements){in("a", "a", "a", "a")}, `0 "a" ("c") ($1), ($2), ($3), ($4)[1 1 1 1]`},
 		{"parents and children", joinAll, []func(*driver.Statements){in("c"), in("p", "c"), in("p", "c"), in("p", "c"), in("p", "c")},
 			`0 "c" ("c") ($1)[1]; -1 "p" ("c") ($1), ($2), ($3), ($4)[1 1 1 1]; -1 "c" ("c") ($1), ($2), ($3), ($4)[1 1 1 1]`},
@@ -78,30 +87,6 @@ func TestRowsAreSentTogether(t *testing.T) {
 	} {
 		if got := strings.Join(sent(c.join, c.lists...), "; "); got != c.want {
 			t.Errorf("%s: sent\n%s, want\n%s", c.name, got, c.want)
-		}
-	}
-}
-
-// TestRowsFitIntoStatements: parameters and bytes of a statement are bounded.
-func TestRowsFitIntoStatements(t *testing.T) {
-	for _, c := range []struct {
-		rows, columns int
-		value         any
-		want          int
-	}{
-		{100, 1, 1, 64}, {63, 1, 1, 16}, {15, 1, 1, 4}, {3, 1, 1, 1}, {100, 1600, 1, 16}, {100, 1, make([]byte, 1<<20), 16},
-		{100, 1, strings.Repeat("x", 100<<20), 1}, {100, 1, map[string]any{}, 16},
-	} {
-		columns, values := make([]string, c.columns), make([]any, c.columns)
-		for i := range columns {
-			columns[i], values[i] = fmt.Sprint("c", i), c.value
-		}
-		var rows []row
-		for range c.rows {
-			rows = append(rows, row{st: &driver.Statement{Columns: columns, Args: values}})
-		}
-		if got := insertSize(rows); got != c.want {
-			t.Errorf("%d rows of %d columns: %d go into a statement, want %d", c.rows, c.columns, got, c.want)
 		}
 	}
 }
@@ -143,6 +128,43 @@ func TestRefusedRowFailsItsMessage(t *testing.T) {
 	var n int
 	if err := db.pool.QueryRow(t.Context(), "SELECT count(*) FROM typed WHERE tags = '{a,b}' AND amount = 1.5 AND mood = 'fine'").Scan(&n); err != nil || n != 20 {
 		t.Errorf("%d rows with all values, %v", n, err)
+	}
+}
+
+// TestRefusedRowIsWrittenTwice: among the rows of others, and then alone. A third transaction would find nothing more.
+func TestRefusedRowIsWrittenTwice(t *testing.T) {
+	db := openFor(t, Options{})
+	execSQL(t, db, "CREATE SEQUENCE refusals")
+	execSQL(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN PERFORM nextval('refusals'); RAISE check_violation; END $$`) // a rollback does not take back what nextval took
+	execSQL(t, db, "CREATE TRIGGER refuse BEFORE INSERT ON ledger FOR EACH ROW WHEN (NEW.id = 'bad') EXECUTE FUNCTION refuse()")
+	ws := insertsFor(t, db.Store(), "k", 20)
+	stmts(&ws[17]).Insert("ledger", []string{"id"}, "bad")
+	refuses(t, db.Store(), ws, 17, "23514")
+	var n int
+	if err := db.pool.QueryRow(t.Context(), "SELECT last_value FROM refusals").Scan(&n); err != nil || n != 2 {
+		t.Errorf("the refused row was written %d times (%v)", n, err)
+	}
+}
+
+// TestRowsWithSerialParents: a default that takes the id of the row before from its sequence gets that of its own message.
+func TestRowsWithSerialParents(t *testing.T) {
+	db := openFor(t, Options{})
+	execSQL(t, db, "CREATE TABLE purchases (id bigserial PRIMARY KEY, name text)")
+	execSQL(t, db, "CREATE TABLE lines (purchase bigint DEFAULT currval('purchases_id_seq'), name text)")
+	ws := worksFor(t, db.Store(), "k", 10)
+	for i := range ws {
+		ws[i].Effects = &driver.Statements{}
+		stmts(&ws[i]).Exec("INSERT INTO purchases (name) VALUES ($1)", fmt.Sprint(i))
+		stmts(&ws[i]).Exec("INSERT INTO lines (name) VALUES ($1)", fmt.Sprint(i))
+	}
+	if out, err := db.Store().Commit(t.Context(), ws...); err != nil || out[9] != driver.Applied {
+		t.Fatal(out, err)
+	}
+	var n int
+	const query = "SELECT count(*) FROM lines JOIN purchases ON purchases.id = purchase AND purchases.name = lines.name"
+	if err := db.pool.QueryRow(t.Context(), query).Scan(&n); err != nil || n != len(ws) {
+		t.Errorf("%d of %d lines have their own purchase (%v)", n, len(ws), err)
 	}
 }
 

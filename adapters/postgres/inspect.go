@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -26,6 +25,24 @@ FROM (SELECT m.due_at, m.sent_at, n.t, coalesce(m.until > n.t, false) AS flies
 // messages of the database, so do not call it every second.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return rowqueue.Stats(ctx, rows{q.db}, q.name, sqlStats, rowstore.Name(q.name), rowstore.Name(q.name))
+}
+
+// sqlCount counts up to a number of messages that are due first, and of the waiting ones of groups (see rowqueue.Count).
+// 1, 3 queue name 2, 4 limit
+const sqlCount = `SELECT state, count(*), (extract(epoch FROM max(t - sent_at)) * 1000000)::bigint FROM (
+  SELECT CASE WHEN m.until > n.t THEN 1 WHEN m.due_at > n.t THEN 2 ELSE 0 END AS state, m.sent_at, n.t
+  FROM (SELECT clock_timestamp() AS t OFFSET 0) n, (
+    (SELECT due_at, until, sent_at FROM semel_message
+      WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND NOT waits ORDER BY due_at, pos LIMIT ?)
+    UNION ALL
+    SELECT due_at, until, sent_at FROM (SELECT due_at, until, sent_at, waits FROM semel_message
+      WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND grp IS NOT NULL ORDER BY grp, pos LIMIT ?) g WHERE waits) m) x
+GROUP BY state`
+
+// CountMessages counts the messages of the queue up to a limit. See [driver.QueueCounter].
+func (q *Queue) CountMessages(ctx context.Context, most int) (driver.QueueStats, error) {
+	name := rowstore.Name(q.name)
+	return rowqueue.Count(ctx, rows{q.db}, q.name, most, sqlCount, name, int64(most), name, int64(most))
 }
 
 // queueSQL are the queries of package rowqueue.
@@ -101,8 +118,8 @@ func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.
 
 // addDeadLetter adds the statement that writes a dead letter once per id. It fails (codeQueue) when the queue does not
 // exist, see queueMade.
-func (q *Queue) addDeadLetter(p *pipeline, l *driver.DeadLetter) {
-	args := append(columns(append([]any{rowstore.Name(q.name)}, rowqueue.DeadLetterValues(l)...)), bytesOf(l.Message.Body))
+func addDeadLetter(p *pipeline, queue string, l *driver.DeadLetter) {
+	args := append(columns(append([]any{rowstore.Name(queue)}, rowqueue.DeadLetterValues(l)...)), bytesOf(l.Message.Body))
 	p.exec("write a dead letter", numbered(sqlDeadLetterInsert), args...)
 }
 
@@ -110,19 +127,4 @@ func (q *Queue) addDeadLetter(p *pipeline, l *driver.DeadLetter) {
 func checkDeadLetter(l *driver.DeadLetter) error {
 	return cmp.Or(checkText("dead letter id", l.ID), checkText("dead letter kind", string(l.Kind)),
 		checkText("dead letter's queue", l.Message.Queue))
-}
-
-// PutDeadLetter writes a dead letter without a delivery. Each id is written once.
-func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
-	if l.ID == "" {
-		return errors.New("put dead letter: it has no ID")
-	}
-	err := checkDeadLetter(&l)
-	if err == nil {
-		err = q.db.inQueues(ctx, func(p *pipeline) error {
-			q.addDeadLetter(p, &l)
-			return q.db.queueMade(ctx, q.name)
-		})
-	}
-	return rowstore.Wrap(err, "put dead letter %s", l.ID)
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/rowstore"
-
 	"github.com/semel-dev/semel/driver/rowqueue"
 )
 
@@ -35,7 +32,7 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
 	}
-	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL), db: db, name: name, visible: visible}
+	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL, table{db, name}), db: db, name: name, visible: visible}
 }
 
 // Features describes the queue.
@@ -47,39 +44,34 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle, the driver.Delivery's Receipt. It stays valid until the message is delivered again, even
-// after its visibility has expired.
+// receipt is a delivery's handle, the driver.Delivery's Receipt.
 type receipt struct {
-	q   *Queue
-	pos int64
+	rowqueue.Receipt
 	// count and nonce are those of the delivery. The row must still have them: positions and counts repeat after a failover
 	// that lost messages, nonces do not. The nonce is zero if the message was received inside a transaction, which has it
 	// locked.
 	count int32
 	nonce [16]byte
-	group string
-	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
-	settled atomic.Uint32
 }
 
-// mine checks that a receipt is of this queue.
-func (q *Queue) mine(r any) (*receipt, error) {
-	rc, ok := r.(*receipt)
-	if !ok || rc == nil || rc.q.db != q.db || rc.q.name != q.name {
-		return nil, fmt.Errorf("receipt %T is not of queue %q", r, q.name)
-	}
-	return rc, nil
+// table is what the queue of a name does itself. See [rowqueue.Own].
+type table struct {
+	db   *DB
+	name string
 }
 
-// check refuses settlements that no queue could carry out.
-func (q *Queue) check(s *driver.Settlement) error {
-	if _, err := q.mine(s.Receipt); err != nil {
+// Put writes a dead letter, or only makes the queue.
+func (q table) Put(ctx context.Context, l *driver.DeadLetter) error {
+	if l == nil {
+		return q.db.queueMade(ctx, q.name)
+	}
+	if err := checkDeadLetter(l); err != nil {
 		return err
 	}
-	if err := s.Check(); err != nil || s.Action != driver.Dead {
-		return err
-	}
-	return checkDeadLetter(s.DeadLetter)
+	return q.db.inQueues(ctx, func(p *pipeline) error {
+		addDeadLetter(p, q.name, l)
+		return q.db.queueMade(ctx, q.name)
+	})
 }
 
 // isText reports that a column of type text can hold s.
@@ -162,12 +154,6 @@ func checkQueueName(name string) error {
 
 // scanner is the current row of a result.
 type scanner interface{ Scan(dest ...any) error }
-
-// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
-func (q *Queue) Create(ctx context.Context) error {
-	err := q.db.queueMade(ctx, q.name)
-	return rowstore.Wrap(err, "create queue %q", q.name)
-}
 
 // Queues lists the names of the queues in the database, sorted by byte.
 func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowqueue.List(ctx, rows{db}) }

@@ -142,7 +142,7 @@ func TestI22GroupsStayInOrder(t *testing.T) {
 		defer mu.Unlock()
 		var s, i int
 		fmt.Sscan(d.ID, &s, &i)
-		pos, sender := d.Receipt.(*receipt).pos, fmt.Sprint(d.Group, " ", s)
+		pos, sender := d.Receipt.(*receipt).Pos, fmt.Sprint(d.Group, " ", s)
 		if out[d.Group] {
 			t.Errorf("%s of %s came while another one is out", d.ID, d.Group)
 		}

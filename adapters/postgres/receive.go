@@ -17,10 +17,6 @@ const (
 	// sqlReceive delivers messages. 1 queue name 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
 	// NULL = from its beginning 6 room for bodies 7 nonce
 	sqlReceive = "SELECT * FROM semel_receive($1, $2, $3, $4, $5, $6, $7)"
-	// receiveWait bounds one look at the queue, and lingerWait what is left of it when ctx is done: messages sent to a
-	// closed connection are lost until their visibility ends.
-	receiveWait = time.Minute
-	lingerWait  = 2 * time.Second
 )
 
 // Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
@@ -36,7 +32,7 @@ func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, nex
 	if err := checkQueueName(q.name); err != nil {
 		return nil, -1, err
 	}
-	linger, cancel := lingering(ctx, lingerWait)
+	linger, cancel := rowqueue.Linger(ctx)
 	defer cancel()
 	f := q.db.cursor(q.name)
 	q.db.wake.shorten(q.name, f)
@@ -123,7 +119,7 @@ func (t *taking) rows(rows pgx.Rows) error {
 		t.receipts = t.receipts[1:]
 		d := driver.Delivery{Receipt: rc, Count: int(c.count.Int32)}
 		d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
-		rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
+		rc.Of, rc.Pos, rc.count, rc.nonce, rc.Group = t.q.shared, c.pos.Int64, c.count.Int32, t.nonce, d.Group
 		var err error
 		if d.Headers, err = rowqueue.ReadHeaders(d.ID, c.headers); err != nil {
 			return err
@@ -134,19 +130,4 @@ func (t *taking) rows(rows pgx.Rows) error {
 		t.out = append(t.out, d)
 	}
 	return nil
-}
-
-// lingering is a context that ends some time after ctx, and after receiveWait.
-func lingering(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-	linger, cancel := context.WithTimeout(context.WithoutCancel(ctx), receiveWait)
-	stop := context.AfterFunc(ctx, func() {
-		t := time.NewTimer(after)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			cancel()
-		case <-linger.Done():
-		}
-	})
-	return linger, func() { stop(); cancel() }
 }

@@ -236,12 +236,8 @@ func readRecord(b []byte) (r driver.Record, err error) {
 	deliveries := p.next()
 	r.Ended = driver.State(p.int())
 	watermark := p.next()
-	if r.Key, err = rowstore.Place(place).Key(string(consumer), rest); err != nil {
-		return r, fmt.Errorf("record at %q: %w", place, err)
-	}
-	r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, deliveries)
-	if err != nil || p.bad || r.State == driver.Absent || r.State > driver.Expired {
-		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
+	if err = rowstore.Place(place).Unpack(&r, string(consumer), rest, deliveries, watermark); err == nil && p.bad {
+		err = fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
 	}
 	if r.Lease = time.Duration(max(lease, 0)) * time.Microsecond; lease < 0 && !r.LeaseUntil.IsZero() {
 		r.Lease = r.LeaseUntil.Sub(r.UpdatedAt)
@@ -252,9 +248,6 @@ func readRecord(b []byte) (r driver.Record, err error) {
 	r.Attempt = max(r.Attempt, 0)
 	if r.State == driver.Completed && r.CompletedAt.IsZero() {
 		r.CompletedAt = r.UpdatedAt
-	}
-	if r.Watermark, err = driver.ParseWatermark(watermark); err != nil {
-		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
 	}
 	return r, err
 }

@@ -35,17 +35,31 @@ func (d rows) Layout() rowstore.Layout {
 }
 
 // Atomic runs f in a transaction. Its writes are sent with its next query, or with COMMIT.
-func (d rows) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) error {
+func (d rows) Atomic(ctx context.Context, items int, f func(rowstore.Tx) error) error {
+	err := d.atomic(ctx, joinAll, f)
+	if isSeveral(err) {
+		err = apart{d}.Atomic(ctx, items, f)
+	}
+	return err
+}
+
+// apart is rows for works whose rows were refused together: each row has a statement of its own, so that the refusal has a culprit.
+type apart struct{ rows }
+
+// Atomic is that of rows.
+func (d apart) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) error {
+	return d.atomic(ctx, joinNone, f)
+}
+
+func (d rows) atomic(ctx context.Context, j join, f func(rowstore.Tx) error) error {
 	begin := func(x *rowTx) error {
+		x.join = j
 		x.p.exec("begin", sqlBegin)
 		x.p.exec("bound the transaction", sqlIdlePlan, strconv.Itoa(int(millis(d.db.o.MaxTx))))
 		return f(x)
 	}
 	err := d.try(ctx, false, begin)
-	if isSeveral(err) {
-		err = d.try(ctx, false, func(x *rowTx) error { x.join = joinNone; return begin(x) })
-	}
-	if blameless(err) {
+	if blameless(err) && !isSeveral(err) {
 		err = d.try(ctx, true, begin)
 	}
 	return err
@@ -107,7 +121,7 @@ type rowTx struct {
 	// each statement waits for the result of the one before, so that a refusal has a culprit.
 	effects, counts, singly bool
 	made                    map[*rowstore.Locked]placeholder // see Lock
-	join                    join                             // joinAll; then joinNone, because the rows of several works were refused together
+	join                    join
 }
 
 // rowTx is a transaction that somebody else began, and commits.
@@ -332,13 +346,13 @@ func (x *rowTx) Query(row func(rowstore.Row) error, query string, args ...any) e
 // numberedOnce remembers what numbered made of the statements of package rowstore, which are few.
 var numberedOnce sync.Map
 
-// numbered turns the placeholders of package rowstore into PostgreSQL's.
+// numbered turns the placeholders of package rowstore into PostgreSQL's, and removes its quotes.
 func numbered(query string) string {
 	if known, ok := numberedOnce.Load(query); ok {
 		return known.(string)
 	}
 	var b strings.Builder
-	for i, part := range strings.Split(query, "?") {
+	for i, part := range strings.Split(strings.ReplaceAll(query, "`", ""), "?") {
 		if i > 0 {
 			b.WriteString("$" + strconv.Itoa(i))
 		}

@@ -18,20 +18,15 @@ const (
 	maxBody = 256 << 20
 )
 
-// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
-func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
-	if len(m) == 0 {
-		return nil
-	}
-	list := rowqueue.Own(q.name, m)
+func (q table) Send(ctx context.Context, m []driver.Message) error {
 	err := q.db.inQueues(ctx, func(p *pipeline) error {
-		return q.db.addSends(ctx, p, func(i int) int { return i }, list)
+		q.db.addLocks(p, nil, m)
+		return q.db.addSends(ctx, p, func(i int) int { return i }, m)
 	})
-	if err != nil {
-		return fmt.Errorf("send to queue %q: %w", q.name, err)
+	if err == nil {
+		q.db.signal(q.name)
 	}
-	q.db.signal(q.name)
-	return nil
+	return err
 }
 
 const (
@@ -53,7 +48,7 @@ FROM (SELECT clock_timestamp() AS now, semel_queue_ids($7) AS ids OFFSET 0) n,
 
 // addSends adds the statements that send messages, each to the queue that it names, to a pipeline inside a transaction.
 // item maps a refused message to the work to blame. It may create queues first, in a transaction of its own. After the
-// commit call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
+// commit call [DB.signal] for the queues. The caller has added the locks of their groups.
 func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m []driver.Message) error {
 	var free, ordered sendRows
 	for i := range m {
@@ -61,7 +56,6 @@ func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m
 			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
 		}
 	}
-	db.addLocks(p, nil, m)
 	for i := range m {
 		if err := db.queueMade(ctx, m[i].Queue); err != nil {
 			return fmt.Errorf("queue %q: %w", m[i].Queue, err)

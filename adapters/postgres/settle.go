@@ -30,22 +30,16 @@ const (
 	sqlExtend = "SELECT semel_keep($1, $2, $3, $4)"
 )
 
-// Settle ends deliveries in one transaction. A receipt stays valid until its message is delivered again, even after its
-// visibility has expired. Repeating the action that spent a receipt returns Applied, another action Lost. Settlement.Close
-// and the dead letter of Dead are written even when the receipt is lost: both follow from the record, and a dead letter is
-// written once per id.
-func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
-	list, err := q.settlements(s)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]driver.Outcome, len(s))
-	if len(s) == 0 {
-		return out, nil
+// Settle ends deliveries in one transaction and one round trip.
+func (q table) Settle(ctx context.Context, s []*driver.Settlement) ([]driver.Outcome, error) {
+	for i, x := range s {
+		if err := checkDead(x); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
 	}
 	done := changed{}
-	err = q.db.inQueues(ctx, func(p *pipeline) error {
-		for _, x := range list {
+	err := q.db.inQueues(ctx, func(p *pipeline) error {
+		for _, x := range s {
 			if x.Action == driver.Dead {
 				if err := q.db.queueMade(ctx, q.name); err != nil {
 					return err
@@ -53,58 +47,35 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			}
 		}
 		clear(done)
-		q.db.addLocks(p, list, nil)
-		q.addSettle(p, list, done)
+		q.db.addLocks(p, s, nil)
+		addSettle(p, q.name, s, done)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
+		return nil, err
 	}
-	q.outcomes(list, done, out)
-	return out, nil
-}
-
-// settlements checks settlements.
-func (q *Queue) settlements(s []driver.Settlement) ([]*driver.Settlement, error) {
-	list := make([]*driver.Settlement, len(s))
-	for i := range s {
-		if err := q.check(&s[i]); err != nil {
-			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
-		}
-		list[i] = &s[i]
-	}
-	return list, nil
-}
-
-// outcomes sets the outcomes of settlements and marks spent receipts.
-func (q *Queue) outcomes(s []*driver.Settlement, done changed, out []driver.Outcome) {
-	wake := false
-	for i := range s {
-		rc := s[i].Receipt.(*receipt)
-		out[i] = rc.spent(s[i].Action)
-		if out[i] != driver.Unknown {
-			continue
-		}
-		if out[i] = done.outcome(rc, back(s[i].Action)); out[i] == driver.Applied {
-			rc.settled.Store(uint32(s[i].Action) + 1)
-			wake = wake || rc.group != "" || back(s[i].Action)
-		}
+	out, wake := make([]driver.Outcome, len(s)), false
+	for i, x := range s {
+		out[i] = done.outcome(x.Receipt.(*receipt), rowqueue.Returns(x.Action))
+		wake = wake || out[i] == driver.Applied && releases(x)
 	}
 	if wake {
 		q.db.signal(q.name)
 	}
+	return out, nil
 }
 
-// spent returns the outcome for a receipt that was used before, else Unknown.
-func (rc *receipt) spent(a driver.Action) driver.Outcome {
-	switch before := rc.settled.Load(); before {
-	case 0:
-		return driver.Unknown
-	case uint32(a) + 1:
-		return driver.Applied
-	default:
-		return driver.Lost
+// checkDead refuses a dead letter that cannot be stored.
+func checkDead(s *driver.Settlement) error {
+	if s.Action != driver.Dead {
+		return nil
 	}
+	return checkDeadLetter(s.DeadLetter)
+}
+
+// releases reports a settlement that can make a message deliverable.
+func releases(s *driver.Settlement) bool {
+	return rowqueue.Returns(s.Action) || s.Receipt.(*receipt).Group != ""
 }
 
 // change is what a statement did to a message.
@@ -116,7 +87,7 @@ type change struct {
 type changed map[change]bool
 
 func (d changed) outcome(rc *receipt, back bool) driver.Outcome {
-	if d[change{rc.pos, back}] {
+	if d[change{rc.Pos, back}] {
 		return driver.Applied
 	}
 	return driver.Lost
@@ -139,19 +110,10 @@ func (d changed) read(back bool) func(pgx.Rows) error {
 	}
 }
 
-// back reports that an action returns the message to the queue.
-func back(a driver.Action) bool { return a == driver.Retry || a == driver.Defer }
-
-// addAcks adds the statements that settle s, deliveries of q, to a pipeline inside a transaction. A message that was
-// delivered again is no error: the record decides. After the commit call [DB.settled]. A transaction that sends messages of
-// groups too calls addLocks first.
-func (db *DB) addAcks(p *pipeline, q *Queue, s []*driver.Settlement) {
-	db.addLocks(p, s, nil)
-	q.addSettle(p, s, nil)
-}
-
-// addSettle adds what settlements do: dead letters, then messages. done may be nil.
-func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
+// addSettle adds what settlements in a queue do to a pipeline inside a transaction: dead letters, then messages. A message that
+// was delivered again is no error: the record decides. done may be nil. The caller has added the locks, and calls [DB.written]
+// after the commit.
+func addSettle(p *pipeline, queue string, s []*driver.Settlement, done changed) {
 	var gone, given settleRows
 	s = slices.Clone(s)
 	slices.SortStableFunc(s, func(a, b *driver.Settlement) int {
@@ -159,23 +121,23 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	})
 	for _, x := range s {
 		if x.Close != "" {
-			p.exec("delete a dead letter", numbered(rowqueue.DeleteDeadLetter), q.name, x.Close)
+			p.exec("delete a dead letter", numbered(rowqueue.DeleteDeadLetter), queue, x.Close)
 		}
 		if x.Action == driver.Dead {
-			q.addDeadLetter(p, x.DeadLetter)
+			addDeadLetter(p, queue, x.DeadLetter)
 		}
 		rc := x.Receipt.(*receipt)
-		if rc.settled.Load() != 0 {
+		if rc.Settled() {
 			continue
 		}
-		if back(x.Action) {
+		if rowqueue.Returns(x.Action) {
 			given.add(rc, max(x.After, 0))
 		} else {
 			gone.add(rc, 0)
 		}
 	}
 	if len(gone.pos) > 0 {
-		p.query("remove messages", done.read(false), sqlRemove, gone.pos, gone.count, gone.nonces, q.name, distinct(gone.groups))
+		p.query("remove messages", done.read(false), sqlRemove, gone.pos, gone.count, gone.nonces, queue, distinct(gone.groups))
 	}
 	if len(given.pos) > 0 {
 		p.query("return messages", done.read(true), sqlReturn, given.pos, given.count, given.nonces, given.after)
@@ -183,7 +145,7 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 }
 
 // byPlace is the order in which all statements lock messages. The heartbeat extends some while others of them are settled.
-func byPlace(a, b *receipt) int { return cmp.Compare(a.pos, b.pos) }
+func byPlace(a, b *receipt) int { return cmp.Compare(a.Pos, b.Pos) }
 
 // settleRows are receipts on their way into one statement, as columns.
 type settleRows struct {
@@ -195,10 +157,10 @@ type settleRows struct {
 }
 
 func (r *settleRows) add(rc *receipt, after time.Duration) {
-	r.pos, r.count, r.nonces = append(r.pos, rc.pos), append(r.count, rc.count), append(r.nonces, rc.nonce)
+	r.pos, r.count, r.nonces = append(r.pos, rc.Pos), append(r.count, rc.count), append(r.nonces, rc.nonce)
 	r.after = append(r.after, after.Microseconds())
-	if rc.group != "" {
-		r.groups = append(r.groups, rc.group)
+	if rc.Group != "" {
+		r.groups = append(r.groups, rc.Group)
 	}
 }
 
@@ -214,8 +176,8 @@ func (r *settleRows) add(rc *receipt, after time.Duration) {
 func (db *DB) addLocks(p *pipeline, s []*driver.Settlement, m []driver.Message) {
 	var locks []int64
 	for _, x := range s {
-		if rc := x.Receipt.(*receipt); rc.group != "" && !back(x.Action) {
-			locks = append(locks, lockOf(rc.q.name, rc.group))
+		if rc := x.Receipt.(*receipt); rc.Group != "" && !rowqueue.Returns(x.Action) {
+			locks = append(locks, lockOf(rc.Queue(), rc.Group))
 		}
 	}
 	for i := range m {
@@ -240,56 +202,41 @@ func lockOf(queue, group string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// settled marks the receipts of committed acks, and wakes receivers of what became deliverable.
-func (db *DB) settled(w []driver.Work, out []driver.Outcome) {
-	for i := range w {
-		if w[i].Ack == nil || out[i] != driver.Applied && out[i] != driver.Recovered {
+// written marks the receipts of committed acks, and wakes receivers of what became deliverable.
+func (db *DB) written(w []driver.Work, out []driver.Outcome) {
+	rowqueue.Settled(w, out)
+	for i, o := range out {
+		if o != driver.Applied && o != driver.Recovered {
 			continue
 		}
-		rc := w[i].Ack.Receipt.(*receipt)
-		rc.settled.Store(uint32(w[i].Ack.Action) + 1)
-		if rc.group != "" || back(w[i].Ack.Action) {
-			db.signal(rc.q.name)
+		if a := w[i].Ack; a != nil && releases(a) {
+			db.signal(a.Receipt.(*receipt).Queue())
+		}
+		for j := range w[i].Emit {
+			db.signal(w[i].Emit[j].Queue)
 		}
 	}
 }
 
-// Extend hides deliveries from others for visible from now, even after their visibility has expired, unless they were
-// delivered again.
-func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
-	var list []*receipt
+// Extend hides deliveries in one round trip.
+func (q table) Extend(ctx context.Context, visible time.Duration, receipts []any) ([]driver.Outcome, error) {
+	list, out, done := make([]*receipt, len(receipts)), make([]driver.Outcome, len(receipts)), changed{}
 	for i, r := range receipts {
-		rc, err := q.mine(r)
-		if err != nil {
-			return nil, fmt.Errorf("extend in queue %q: item %d: %w", q.name, i, err)
-		}
-		if rc.settled.Load() == 0 {
-			list = append(list, rc)
-		}
+		list[i] = r.(*receipt)
 	}
 	slices.SortFunc(list, byPlace)
 	var rows settleRows
 	for _, rc := range list {
 		rows.add(rc, visible)
 	}
-	out := make([]driver.Outcome, len(receipts))
-	done := changed{}
-	if len(rows.pos) > 0 {
-		err := q.db.once(ctx, func(p *pipeline) error {
-			p.query("extend", done.read(false), sqlExtend, rows.pos, rows.count, rows.nonces, visible.Microseconds())
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
-		}
-	}
+	err := q.db.once(ctx, func(p *pipeline) error {
+		p.query("extend", done.read(false), sqlExtend, rows.pos, rows.count, rows.nonces, visible.Microseconds())
+		return nil
+	})
 	for i, r := range receipts {
-		rc := r.(*receipt)
-		if out[i] = driver.Lost; rc.settled.Load() == 0 {
-			out[i] = done.outcome(rc, false)
-		}
+		out[i] = done.outcome(r.(*receipt), false)
 	}
-	return out, nil
+	return out, err
 }
 
 // distinct sorts names and leaves each once.

@@ -40,7 +40,7 @@ func ledger(db *DB) *semeltest.Ledger {
 			c.Offers(&e)
 			return e
 		},
-		Add:    func(e any, id string) { e.(*driver.Statements).Exec("INSERT INTO ledger (id) VALUES ($1)", id) },
+		Add:    func(e any, id string) { e.(*driver.Statements).Exec(addToLedger, id) },
 		Refuse: func(e any) { e.(*driver.Statements).ExecRows(1, "UPDATE ledger SET id = id WHERE 1 = 0") },
 		Transient: func(e any) {
 			e.(*driver.Statements).Exec("DO $$ BEGIN RAISE EXCEPTION 'internal error' USING ERRCODE = 'XX000'; END $$")

@@ -30,8 +30,7 @@ func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 			x.s.db.keep.Store(micros(f.Keep))
 		}
 	}
-	x.s.db.settled(w, out)
-	x.s.db.emitted(w, out)
+	x.s.db.written(w, out)
 	return nil
 }
 

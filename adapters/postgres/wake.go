@@ -78,18 +78,7 @@ func (w *waker) sleep(ctx context.Context, x *rowqueue.Waiter, idle int, next ti
 	if next >= 0 {
 		d = min(d, max(next, time.Millisecond))
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-x.Signal:
-		return true, nil
-	case <-t.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-w.db.closing:
-		return false, ErrClosed
-	}
+	return x.Sleep(ctx, d, w.db.closing, ErrClosed)
 }
 
 // interval is how long a receiver waits without a signal. Without notifications it looks more often at first.

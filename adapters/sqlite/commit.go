@@ -2,11 +2,11 @@ package sqlite
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 	"github.com/semel-dev/semel/driver/sqltext"
 )
@@ -22,13 +22,16 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	if err := rowstore.CheckWorks(w, s.db.checkWork); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	out := make([]driver.Outcome, len(w))
-	places := workPlaces(w)
+	return s.write(ctx, "commit", w)
+}
+
+func (s *Store) write(ctx context.Context, what string, w []driver.Work) ([]driver.Outcome, error) {
+	places, out := workPlaces(w), make([]driver.Outcome, len(w))
 	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, places, out) })
 	if err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	s.db.settled(w, out)
+	rowqueue.Settled(w, out)
 	return out, nil
 }
 
@@ -37,19 +40,13 @@ func workPlaces(w []driver.Work) []rowstore.Place {
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	return rowstore.CheckWork(w, func(a *driver.Settlement) error {
-		rc, ok := a.Receipt.(*receipt)
-		if !ok || rc.q.db != db {
-			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
-		}
-		return rc.q.check(a)
-	})
+	return rowstore.CheckWork(w, func(a *driver.Settlement) error { return rowqueue.CheckAck(rows{db}, a) })
 }
 
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
 // writes anything else.
 func (t *txn) commit(w []driver.Work, places []rowstore.Place, out []driver.Outcome) error {
-	fresh, err := t.finish(func(i int) (*driver.Finish, *driver.Claim) { return &w[i].Finish, w[i].Claim }, places, out)
+	fresh, err := t.finish(w, places, out)
 	if err != nil {
 		return err
 	}
@@ -58,7 +55,7 @@ func (t *txn) commit(w []driver.Work, places []rowstore.Place, out []driver.Outc
 
 // works writes what comes with the records of some works.
 func (t *txn) works(w []driver.Work, which []int) error {
-	var acks map[*Queue][]*driver.Settlement
+	var acks map[string][]*driver.Settlement
 	spent := &allowance{left: t.db.o.MaxTx}
 	for _, i := range which {
 		if e, _ := w[i].Effects.(*driver.Statements); e != nil {
@@ -71,9 +68,9 @@ func (t *txn) works(w []driver.Work, which []int) error {
 		}
 		if w[i].Ack != nil {
 			if acks == nil {
-				acks = map[*Queue][]*driver.Settlement{}
+				acks = map[string][]*driver.Settlement{}
 			}
-			q := w[i].Ack.Receipt.(*receipt).q
+			q := w[i].Ack.Receipt.(*receipt).Queue()
 			acks[q] = append(acks[q], w[i].Ack)
 		}
 	}
@@ -86,20 +83,11 @@ func (t *txn) works(w []driver.Work, which []int) error {
 	return nil
 }
 
-// settled marks the receipts of committed acks.
-func (db *DB) settled(w []driver.Work, out []driver.Outcome) {
-	for i := range w {
-		if w[i].Ack != nil && (out[i] == driver.Applied || out[i] == driver.Recovered) {
-			w[i].Ack.Receipt.(*receipt).settled.Store(uint32(w[i].Ack.Action) + 1)
-		}
-	}
-}
-
 // userStatement is a prepared statement of a handler.
 type userStatement struct {
 	*parsed
 	*stmt
-	values []sqldriver.Value
+	values []any
 	used   uint64
 }
 

@@ -78,7 +78,7 @@ func TestStoreSuite(t *testing.T) {
 		db := openFor(t, Options{clock: c.now})
 		return semeltest.StoreSetup{
 			Store: db.Store(), Advance: c.advance, Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
-			Sample: semeltest.Sampled(4), // memory compares all cells
+			Sample: semeltest.Sampled(11), // memory compares all cells
 		}
 	})
 }
@@ -95,12 +95,12 @@ func damage(db *DB) func(t testing.TB, k driver.Key) {
 
 // TestStoreSuiteRealClock uses short leases and real waits, on fewer cells than TestStoreSuite.
 func TestStoreSuiteRealClock(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short runs the suites once, in virtual time")
+	if !semeltest.Nightly() {
+		t.Skip("TestStoreSuite runs it in virtual time; make nightly runs it in real time, too")
 	}
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db), Sample: semeltest.Sampled(23)}
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db), Sample: semeltest.Sampled(47)}
 	})
 }
 

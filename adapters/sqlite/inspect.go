@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/semel-dev/semel/driver"
@@ -26,6 +25,21 @@ SELECT
 // Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return rowqueue.Stats(ctx, rows{q.db}, q.name, sqlStats, q.name, q.db.now().UnixMicro())
+}
+
+// sqlCount counts up to a number of messages of each table (see rowqueue.Count). 1 name 2 now 3 limit
+const sqlCount = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high, taken FROM semel_queue WHERE name = ?1),
+  m (state, n, sent_at) AS (
+    SELECT * FROM (SELECT 0, 1, sent_at FROM semel_stream, q WHERE pos > low + taken AND pos <= high ORDER BY pos LIMIT ?3)
+    UNION ALL SELECT until > ?2, rest, ?2 FROM semel_flight, q WHERE hand BETWEEN low AND high
+    UNION ALL SELECT * FROM (SELECT 0, 0, sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT CASE WHEN until <= ?2 THEN 0 WHEN held = 1 THEN 1 ELSE 2 END, 1, sent_at
+      FROM semel_timed, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT ?3))
+SELECT state, sum(n), ?2 - min(sent_at) FROM m GROUP BY state`
+
+// CountMessages counts the messages of the queue up to a limit. See [driver.QueueCounter].
+func (q *Queue) CountMessages(ctx context.Context, most int) (driver.QueueStats, error) {
+	return rowqueue.Count(ctx, rows{q.db}, q.name, most, sqlCount, q.name, q.db.now().UnixMicro(), int64(most))
 }
 
 // queueSQL are the queries of package rowqueue. Peek reads both tables in the order of sending. Dead letters are listed in the
@@ -118,22 +132,7 @@ func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.
 
 // putDeadLetter writes a dead letter unless its id is there already.
 func (t *txn) putDeadLetter(row *queueRow, l *driver.DeadLetter) error {
-	args := append(columns(append([]any{row.id, t.now}, rowqueue.DeadLetterValues(l)...)), bytesOrNull(l.Message.Body))
+	args := append(columns(append([]any{row.id, t.now}, rowqueue.DeadLetterValues(l)...)), rowstore.OrNull(l.Message.Body))
 	_, err := t.s.exec(sqlDeadLetterInsert, args...)
 	return err
-}
-
-// PutDeadLetter writes a dead letter without a delivery. Each id is written once.
-func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
-	if l.ID == "" {
-		return errors.New("put dead letter: it has no ID")
-	}
-	err := q.db.write(ctx, 1, func(t *txn) error {
-		row, err := t.queue(q.name, true)
-		if err != nil {
-			return err
-		}
-		return t.putDeadLetter(row, &l)
-	})
-	return rowstore.Wrap(err, "put dead letter %s", l.ID)
 }

@@ -86,34 +86,7 @@ func readPlain(r rowstore.Row) (rec driver.Record, err error) {
 }
 
 func (d plainDB) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
-	rows, err := d.pool.QueryContext(ctx, query, plainArgs(args)...)
-	return plainRows(rows, err, row)
-}
-
-func plainArgs(args []any) []any {
-	out := make([]any, len(args))
-	for i, v := range columns(args) {
-		out[i] = v
-	}
-	return out
-}
-
-func plainRows(rows *sql.Rows, err error, row func(rowstore.Row) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	r, dest := make(rowstore.Row, len(names)), make([]any, len(names))
-	for i := range r {
-		dest[i] = &r[i]
-	}
-	for err == nil && rows.Next() {
-		if err = rows.Scan(dest...); err == nil {
-			err = row(r)
-		}
-	}
-	return errors.Join(err, rows.Err())
+	return rowstore.Query(ctx, d.pool, row, query, columns(args)...)
 }
 
 // Atomic runs f in a transaction.
@@ -157,13 +130,12 @@ func (x *plainTx) end(err error) error {
 }
 
 func (x *plainTx) Exec(query string, args ...any) error {
-	_, err := x.tx.ExecContext(x.ctx, query, plainArgs(args)...)
+	_, err := x.tx.ExecContext(x.ctx, query, columns(args)...)
 	return err
 }
 
 func (x *plainTx) Query(row func(rowstore.Row) error, query string, args ...any) error {
-	rows, err := x.tx.QueryContext(x.ctx, query, plainArgs(args)...)
-	return plainRows(rows, err, row)
+	return rowstore.Query(x.ctx, x.tx, row, query, columns(args)...)
 }
 
 func (x *plainTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, error) {

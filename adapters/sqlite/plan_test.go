@@ -16,7 +16,7 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 	db := open(t)
 	small := []string{"semel_state"} // one row
 	for name, sql := range map[string]string{
-		"record by place": sqlRecordByPlace, "record by token": sqlRecordByToken, "complete": sqlComplete, "extend": sqlExtend, "record insert": sqlRecordInsert,
+		"record by place": sqlRecordByPlace, "record by token": sqlRecordByToken, "complete": sqlComplete, "record insert": sqlRecordInsert,
 		"record update": sqlRecordUpdate, "record delete": sqlRecordDelete, "due": sqlDue,
 		"sweep known": sqlSweepKnown, "sweep next": sqlSweepNext, "sweep block": sqlSweepBlock, "purge": sqlSweepPurge, "expire": sqlSweepExpire,
 		"steps of": sqlBelongings[0], "audit of": sqlBelongings[1], "duplicates of": sqlBelongings[2], "case of": sqlCaseDelete,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -36,7 +35,7 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
 	}
-	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL), db: db, name: name, visible: visible}
+	return &Queue{shared: rowqueue.New(rows{db}, name, &queueSQL, table{db, name}), db: db, name: name, visible: visible}
 }
 
 // Features describes the queue.
@@ -47,41 +46,44 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle, the driver.Delivery's Receipt. It stays valid until the message is delivered again, even
-// after its visibility has expired.
+// receipt is a delivery's handle, the driver.Delivery's Receipt.
 type receipt struct {
-	q    *Queue
-	pos  int64
+	rowqueue.Receipt
 	hand int64
 	// run: the message was in semel_stream when it was delivered.
 	run bool
 	// long: its body is in semel_body.
 	long bool
-	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
-	settled atomic.Uint32
 }
 
-// mine checks that a receipt is of this queue.
-func (q *Queue) mine(r any) (*receipt, error) {
-	rc, ok := r.(*receipt)
-	if !ok || rc.q.db != q.db || rc.q.name != q.name {
-		return nil, fmt.Errorf("receipt %T is not of queue %q", r, q.name)
-	}
-	return rc, nil
+// table is what the queue of a name does itself. See [rowqueue.Own].
+type table struct {
+	db   *DB
+	name string
 }
 
-// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
-func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
-	if len(m) == 0 {
-		return nil
-	}
-	list := make([]driver.Message, len(m))
-	copy(list, m)
-	for i := range list {
-		list[i].Queue = q.name
-	}
-	err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) })
-	return rowstore.Wrap(err, "send to queue %q", q.name)
+func (q table) Send(ctx context.Context, m []driver.Message) error {
+	return q.db.write(ctx, len(m), func(t *txn) error { return t.send(m) })
+}
+
+func (q table) Put(ctx context.Context, l *driver.DeadLetter) error {
+	return q.db.write(ctx, 1, func(t *txn) error {
+		row, err := t.queue(q.name, true)
+		if err == nil && l != nil {
+			err = t.putDeadLetter(row, l)
+		}
+		return err
+	})
+}
+
+func (q table) Settle(ctx context.Context, s []*driver.Settlement) (out []driver.Outcome, err error) {
+	err = q.db.write(ctx, len(s), func(t *txn) (err error) { out, err = t.settle(q.name, s); return err })
+	return out, err
+}
+
+func (q table) Extend(ctx context.Context, visible time.Duration, receipts []any) (out []driver.Outcome, err error) {
+	err = q.db.write(ctx, len(receipts), func(t *txn) (err error) { out, err = t.extendAll(q.name, visible, receipts); return err })
+	return out, err
 }
 
 const (
@@ -130,7 +132,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	pos := q.low() | q.next
 	q.next++
 	q.dirty = true
-	body := bytesOrNull(m.Body)
+	body := rowstore.OrNull(m.Body)
 	if len(m.Body) > inlineBody {
 		if _, err := t.s.exec(sqlSendBody, pos, m.Body); err != nil {
 			return err
@@ -138,7 +140,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 		body = nil
 	}
 	if m.Group == "" && m.Delay <= 0 {
-		_, err := t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
+		_, err := t.s.exec(sqlSendStream, pos, id, rowstore.Micro(sent), int64(len(m.Body)), headers, body)
 		return err
 	}
 	waits, until := false, t.now
@@ -155,16 +157,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 		}
 	}
 	hold := max(until.Sub(t.now), 0).Microseconds()
-	_, err := t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
+	_, err := t.s.exec(sqlSendTimed, pos, q.id, rowstore.Flag(waits), rowstore.Micro(until), hold, group, id, rowstore.Micro(sent),
 		int64(len(m.Body)), headers, body)
 	return err
-}
-
-// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
-func (q *Queue) Create(ctx context.Context) error {
-	err := q.db.write(ctx, 1, func(t *txn) error {
-		_, err := t.queue(q.name, true)
-		return err
-	})
-	return rowstore.Wrap(err, "create queue %q", q.name)
 }

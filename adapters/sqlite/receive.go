@@ -181,7 +181,7 @@ func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 	}
 	out := make([]driver.Delivery, 0, n)
 	receipts := make([]receipt, n) // one allocation for all of them
-	until, hold := micro(h.t.now.Add(h.q.visible)), h.q.visible.Microseconds()
+	until, hold := rowstore.Micro(h.t.now.Add(h.q.visible)), h.q.visible.Microseconds()
 	bytes, run := int64(0), 0
 	hand := h.row.handNumber()
 	for len(out) < n {
@@ -207,7 +207,7 @@ func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 			return nil, err
 		}
 		rc := &receipts[len(out)]
-		rc.q, rc.pos, rc.hand, rc.run, rc.long = h.q, c.pos, hand, !first, !c.inline
+		rc.Of, rc.Pos, rc.hand, rc.run, rc.long = h.q.shared, c.pos, hand, !first, !c.inline
 		c.Receipt = rc
 		out = append(out, c.Delivery)
 	}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -33,12 +32,6 @@ const (
 	sqlComplete = `UPDATE semel_record SET state = 3, bits = bits & ~4, age = ? - 1000 * created_at, until = ? - created_at,
   result = ?, reason = ?, more = NULL WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND watermark IS NULL
   AND coalesce(json_remove(more, '$.beat'), '{}') = '{}'`
-
-	// sqlExtend is DecideExtend for the plain case. 1 updated_at 2 lease_until 3 what the lease has beyond whole microseconds
-	// 4 token 5 nonce 6 place 7 generation
-	sqlExtend = `UPDATE semel_record SET age = ? - 1000 * created_at, until = 1000 * (? - 1000 * created_at) + ?,
-  more = json_set(json_remove(coalesce(more, '{}'), '$.lease'), '$.beat', coalesce(more ->> 'beat', 0) + 1)
-  WHERE token = ? AND state = 1 AND nonce = ? AND place = ? AND coalesce(more ->> 'generation', 1) = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -77,7 +70,7 @@ func usualAttempt(s driver.State) int {
 }
 
 // moreOf is the column more of a record.
-func moreOf(r *driver.Record) (sqldriver.Value, error) {
+func moreOf(r *driver.Record) (any, error) {
 	m := more{Epoch: r.Epoch, Failures: r.Failures, Takeovers: r.Takeovers, Uncertainty: r.Uncertainty}
 	if r.Generation != 1 {
 		m.Generation = r.Generation
@@ -109,11 +102,11 @@ func moreOf(r *driver.Record) (sqldriver.Value, error) {
 func created(r *driver.Record) int64 { return r.CreatedAt.UnixMilli() }
 
 // age is the column of that name.
-func age(r *driver.Record) int64 { return micro(r.UpdatedAt) - 1000*created(r) }
+func age(r *driver.Record) int64 { return rowstore.Micro(r.UpdatedAt) - 1000*created(r) }
 
 // leaseEnd is the column until of a record IN_PROGRESS, from which its lease can be read.
 func leaseEnd(r *driver.Record) int64 {
-	return 1000*(micro(r.LeaseUntil)-1000*created(r)) + int64(r.Lease%time.Microsecond)
+	return 1000*(rowstore.Micro(r.LeaseUntil)-1000*created(r)) + int64(r.Lease%time.Microsecond)
 }
 
 // after is how long after that a time is, in microseconds. It is nil if there is no such time.
@@ -121,7 +114,7 @@ func after(r *driver.Record, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}
-	n := micro(t) - 1000*created(r)
+	n := rowstore.Micro(t) - 1000*created(r)
 	return &n
 }
 
@@ -164,26 +157,11 @@ func scanRecord(v rowstore.Row) (driver.Record, error) {
 	if r.State == driver.InProgress {
 		r.Lease = time.Duration(v.Int(12) - 1000*v.Int(13))
 	}
-	var err error
-	if r.Key, err = rowstore.Place(v.Bytes(0)).Key(v.Text(2), v.Bytes(3)); err != nil {
-		return r, fmt.Errorf("record %d: %w", r.Token, err)
-	}
-	if r.State > driver.Expired {
-		err = fmt.Errorf("state %d is unknown", r.State)
-	}
+	err := rowstore.Place(v.Bytes(0)).Unpack(&r, v.Text(2), v.Bytes(3), v.Bytes(15), v.Bytes(17))
 	if err == nil {
-		r.Deliveries, err = rowstore.ReadDeliveries(r.Key.Raw, v.Bytes(15))
+		err = rowstore.Unreadable(&r, new(more).read(v.Text(20), &r))
 	}
-	if err == nil {
-		r.Watermark, err = driver.ParseWatermark(v.Bytes(17))
-	}
-	if err == nil {
-		err = new(more).read(v.Text(20), &r)
-	}
-	if err != nil {
-		return r, fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // findStep is how many records one statement reads. To read fewer, the last one is named again.
@@ -194,10 +172,10 @@ const findStep = 16
 var sqlRecordsByPlace = "SELECT " + recordColumns + " FROM semel_record WHERE place IN (?" + strings.Repeat(", ?", findStep-1) + ")"
 
 // recordValues adds the columns that change.
-func recordValues(v []sqldriver.Value, r *driver.Record) ([]sqldriver.Value, error) {
-	bits := int64(r.Takeover) | flag(r.Unknown)*bitUnknown | flag(r.Spent)*bitSpent | flag(r.Disposed)*bitDisposed |
+func recordValues(v []any, r *driver.Record) ([]any, error) {
+	bits := int64(r.Takeover) | rowstore.Flag(r.Unknown)*bitUnknown | rowstore.Flag(r.Spent)*bitSpent | rowstore.Flag(r.Disposed)*bitDisposed |
 		int64(r.Ended)<<shiftEnded
-	var until sqldriver.Value
+	var until any
 	switch {
 	case r.State == driver.InProgress:
 		until = leaseEnd(r)
@@ -206,14 +184,14 @@ func recordValues(v []sqldriver.Value, r *driver.Record) ([]sqldriver.Value, err
 	}
 	more, err := moreOf(r)
 	return append(v, int64(r.State), bits, r.Nonce[:], age(r), until, int64(r.BodyDigest),
-		bytesOrNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), bytesOrNull([]byte(r.Fingerprint)), watermark(r),
-		bytesOrNull(r.Result), textOrNull(r.Reason), more), err
+		rowstore.OrNull(rowstore.PackDeliveries(r.Key.Raw, r.Deliveries...)), rowstore.OrNull([]byte(r.Fingerprint)), watermark(r),
+		rowstore.OrNull(r.Result), rowstore.OrNull(r.Reason), more), err
 }
 
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
 func (t *txn) insert(r *driver.Record, place rowstore.Place) (bool, error) {
-	var list [17]sqldriver.Value
-	values, err := recordValues(append(list[:0], int64(r.Token), []byte(place), bytesOrNull(place.Rest(&r.Key)), r.Key.Consumer,
+	var list [17]any
+	values, err := recordValues(append(list[:0], int64(r.Token), []byte(place), rowstore.OrNull(place.Rest(&r.Key)), r.Key.Consumer,
 		created(r)), r)
 	if err != nil {
 		return false, err
@@ -224,7 +202,7 @@ func (t *txn) insert(r *driver.Record, place rowstore.Place) (bool, error) {
 
 // store writes back a record whose token was old. A sweep that knew the block of the new token looks at it again.
 func (t *txn) store(old uint64, r *driver.Record) error {
-	values, err := recordValues([]sqldriver.Value{int64(r.Token)}, r)
+	values, err := recordValues([]any{int64(r.Token)}, r)
 	if err != nil {
 		return err
 	}
@@ -254,24 +232,8 @@ func (t *txn) touch(token uint64) error {
 	return err
 }
 
-// bytesOrNull stores empty bytes as NULL.
-func bytesOrNull(b []byte) sqldriver.Value {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-// textOrNull stores "" as NULL.
-func textOrNull(s string) sqldriver.Value {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-func watermark(r *driver.Record) sqldriver.Value {
-	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
+func watermark(r *driver.Record) any {
+	return rowstore.OrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
 // places makes the places of items in the caller's goroutine, because the writing one is busy.

@@ -38,7 +38,7 @@ func TestFM44_PositionsRepeat(t *testing.T) {
 				m.ID = "new"
 				send(t, q, m)
 				fresh := now(t, q, 1)[0]
-				if fresh.Receipt.(*receipt).pos != old.Receipt.(*receipt).pos {
+				if fresh.Receipt.(*receipt).Pos != old.Receipt.(*receipt).Pos {
 					t.Fatal("the position does not repeat: the test does not see the case")
 				}
 				lost(t, q, old.Receipt)

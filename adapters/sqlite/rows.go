@@ -1,12 +1,7 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
-	sqldriver "database/sql/driver"
-	"errors"
-	"slices"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -30,32 +25,8 @@ func (d rows) Atomic(ctx context.Context, items int, f func(rowstore.Tx) error) 
 }
 
 // Read runs a query on the pool of readers.
-func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) (err error) {
-	for i := range args {
-		args[i] = column(args[i])
-	}
-	rows, err := d.db.reader.QueryContext(ctx, query, args...)
-	if err != nil {
-		return explain(d.db.path, err)
-	}
-	defer func() { err = explain(d.db.path, errors.Join(err, rows.Close())) }()
-	cols, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	values, dest := make(rowstore.Row, len(cols)), make([]any, len(cols))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		if err := row(values); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
+	return explain(d.db.path, rowstore.Query(ctx, d.db.reader, row, query, columns(args)...))
 }
 
 // rowTx is a write transaction as package rowstore sees it.
@@ -86,26 +57,13 @@ func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, err
 func (t *txn) find(keys []rowstore.ID, out []rowstore.Locked) error {
 	read := func(v rowstore.Row) error {
 		r, err := scanRecord(v)
-		place := rowstore.Place(v.Bytes(0))
-		at, _ := slices.BinarySearchFunc(keys, place, func(id rowstore.ID, p rowstore.Place) int { return cmp.Compare(id.Place, p) })
-		for ; at < len(keys) && keys[at].Place == place; at++ {
-			switch {
-			case v.Text(2) != keys[at].Key.Consumer:
-				out[at].Err = rowstore.ErrCollision
-			case err != nil:
-				out[at].Err = err
-			case r.Key != keys[at].Key:
-				out[at].Err = rowstore.ErrCollision
-			default:
-				out[at].Record = r
-			}
-		}
+		rowstore.Found(keys, out, rowstore.Place(v.Bytes(0)), v.Text(2), r, err)
 		return nil
 	}
 	if len(keys) == 1 {
 		return t.s.query(read, sqlRecordByPlace, []byte(keys[0].Place))
 	}
-	args := make([]sqldriver.Value, findStep)
+	args := make([]any, findStep)
 	for from := 0; from < len(keys); from += findStep {
 		for i := range args {
 			args[i] = []byte(keys[min(from+i, len(keys)-1)].Place)
@@ -179,29 +137,5 @@ func (x rowTx) Query(row func(rowstore.Row) error, query string, args ...any) er
 	return x.s.query(row, query, columns(args)...)
 }
 
-func columns(args []any) []sqldriver.Value {
-	out := make([]sqldriver.Value, len(args))
-	for i, a := range args {
-		out[i] = column(a)
-	}
-	return out
-}
-
-// column is an argument of package rowstore as it is stored.
-func column(v any) sqldriver.Value {
-	switch v := v.(type) {
-	case time.Time:
-		return micro(v)
-	case bool:
-		return flag(v)
-	case rowstore.Place:
-		return []byte(v)
-	case driver.Nonce:
-		return v[:]
-	case rowstore.Text:
-		return string(v)
-	case rowstore.Name:
-		return string(v)
-	}
-	return v
-}
+// columns are arguments of package rowstore as they are stored.
+func columns(args []any) []any { return rowstore.Values(args, func(s string) any { return s }) }

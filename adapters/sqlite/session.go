@@ -69,7 +69,7 @@ func (s *session) prepared(query string) (*stmt, error) {
 }
 
 // exec runs one of our own statements and returns the number of changed rows.
-func (s *session) exec(query string, args ...driver.Value) (int64, error) {
+func (s *session) exec(query string, args ...any) (int64, error) {
 	st, err := s.prepared(query)
 	if err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func (s *session) exec(query string, args ...driver.Value) (int64, error) {
 }
 
 // query calls row for each row. The Row is valid during the call; strings and byte slices stay valid.
-func (s *session) query(row func(rowstore.Row) error, query string, args ...driver.Value) error {
+func (s *session) query(row func(rowstore.Row) error, query string, args ...any) error {
 	st, err := s.prepared(query)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *session) query(row func(rowstore.Row) error, query string, args ...driv
 }
 
 // one reads a single row; ok is false when there is none.
-func (s *session) one(dest []*int64, query string, args ...driver.Value) (ok bool, err error) {
+func (s *session) one(dest []*int64, query string, args ...any) (ok bool, err error) {
 	err = s.query(func(v rowstore.Row) error {
 		ok = true
 		for i, d := range dest {
@@ -98,7 +98,7 @@ func (s *session) one(dest []*int64, query string, args ...driver.Value) (ok boo
 	return ok, err
 }
 
-func (st *stmt) bind(args []driver.Value) []driver.NamedValue {
+func (st *stmt) bind(args []any) []driver.NamedValue {
 	for len(st.args) < len(args) {
 		st.args = append(st.args, driver.NamedValue{Ordinal: len(st.args) + 1})
 	}
@@ -108,7 +108,7 @@ func (st *stmt) bind(args []driver.Value) []driver.NamedValue {
 	return st.args[:len(args)]
 }
 
-func (st *stmt) exec(args []driver.Value) (int64, error) {
+func (st *stmt) exec(args []any) (int64, error) {
 	res, err := st.e.ExecContext(background, st.bind(args))
 	if err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func (st *stmt) exec(args []driver.Value) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (st *stmt) query(row func(rowstore.Row) error, args []driver.Value) error {
+func (st *stmt) query(row func(rowstore.Row) error, args []any) error {
 	rows, err := st.q.QueryContext(background, st.bind(args))
 	if err != nil {
 		return err

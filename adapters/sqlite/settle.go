@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,46 +26,10 @@ const (
   (SELECT pos FROM semel_timed WHERE queue = ? AND grp = ? ORDER BY pos LIMIT 1) AND waits = 1`
 )
 
-// Settle ends deliveries in one transaction. A receipt stays valid until its message is delivered again, even after its
-// visibility has expired. Repeating the action that spent a receipt returns Applied, another action Lost. Settlement.Close
-// and the dead letter of Dead are written even when the receipt is lost: both follow from the record, and a dead letter is
-// written once per id.
-func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
-	list := make([]*driver.Settlement, len(s))
-	for i := range s {
-		if err := q.check(&s[i]); err != nil {
-			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
-		}
-		list[i] = &s[i]
-	}
-	var out []driver.Outcome
-	err := q.db.write(ctx, len(s), func(t *txn) (err error) {
-		out, err = t.settle(q, list)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
-	}
-	for i := range s {
-		if out[i] == driver.Applied {
-			s[i].Receipt.(*receipt).settled.Store(uint32(s[i].Action) + 1)
-		}
-	}
-	return out, nil
-}
-
-// check refuses settlements that no queue could carry out.
-func (q *Queue) check(s *driver.Settlement) error {
-	if _, err := q.mine(s.Receipt); err != nil {
-		return err
-	}
-	return s.Check()
-}
-
 // settle ends deliveries of one queue inside the transaction.
-func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error) {
+func (t *txn) settle(name string, s []*driver.Settlement) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(s))
-	row, err := t.queue(q.name, true)
+	row, err := t.queue(name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +39,8 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 			return nil, err
 		}
 		rc := s[i].Receipt.(*receipt)
-		switch before := rc.settled.Load(); {
-		case before == uint32(s[i].Action)+1:
-			out[i] = driver.Applied
-		case before != 0:
-			out[i] = driver.Lost
+		switch {
+		case rc.Settled():
 		case rc.run && (s[i].Action == driver.Ack || s[i].Action == driver.Dead):
 			acks = append(acks, i)
 		default:
@@ -117,7 +76,7 @@ func (t *txn) flight(hand int64) (f flight, ok bool, err error) {
 // go with one statement.
 func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out []driver.Outcome) error {
 	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
-	slices.SortFunc(acks, func(a, b int) int { return int(at(a).pos - at(b).pos) })
+	slices.SortFunc(acks, func(a, b int) int { return int(at(a).Pos - at(b).Pos) })
 	for len(acks) > 0 {
 		hand := at(acks[0]).hand
 		n := 1
@@ -142,11 +101,11 @@ func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Se
 	removed := int64(0)
 	for len(acks) > 0 {
 		n, long := 1, at(acks[0]).long
-		for n < len(acks) && at(acks[n]).pos-at(acks[n-1]).pos <= 1 {
+		for n < len(acks) && at(acks[n]).Pos-at(acks[n-1]).Pos <= 1 {
 			long = long || at(acks[n]).long
 			n++
 		}
-		first, last := at(acks[0]).pos, at(acks[n-1]).pos
+		first, last := at(acks[0]).Pos, at(acks[n-1]).Pos
 		if !flying || f.parted != 0 {
 			gone, err := t.settleParted(row, flying, acks[:n], s, out)
 			if err != nil {
@@ -187,7 +146,7 @@ func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.S
 		}
 		n := int64(0)
 		if flying {
-			if n, err = t.s.exec(sqlStreamDelete, rc.pos, rc.pos); err != nil {
+			if n, err = t.s.exec(sqlStreamDelete, rc.Pos, rc.Pos); err != nil {
 				return removed, err
 			}
 		}
@@ -195,7 +154,7 @@ func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.S
 			removed++
 			out[i] = driver.Applied
 			if rc.long {
-				_, err = t.s.exec(sqlBodyDelete, rc.pos, rc.pos)
+				_, err = t.s.exec(sqlBodyDelete, rc.Pos, rc.Pos)
 			}
 		} else {
 			out[i], err = t.settleOne(row, s[i], rc)
@@ -219,7 +178,7 @@ func (t *txn) flightRest(hand, rest int64) (err error) {
 
 // settleOne ends one delivery of semel_timed, or returns one of a run.
 func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (driver.Outcome, error) {
-	if rc.run && (s.Action == driver.Retry || s.Action == driver.Defer) {
+	if rc.run && rowqueue.Returns(s.Action) {
 		moved, err := t.leaveRun(row, rc, s.After, false)
 		if moved || err != nil {
 			return driver.Applied, err
@@ -230,7 +189,7 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 	err := t.s.query(func(v rowstore.Row) error {
 		hand, group = v.Int(0), v.Text(1)
 		return nil
-	}, sqlTimed, rc.pos)
+	}, sqlTimed, rc.Pos)
 	if err != nil {
 		return driver.Unknown, err
 	}
@@ -238,16 +197,16 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 		return driver.Lost, nil
 	}
 	t.wake(row)
-	if s.Action == driver.Retry || s.Action == driver.Defer {
+	if rowqueue.Returns(s.Action) {
 		after := max(s.After, 0)
-		_, err := t.s.exec(sqlTimedBack, micro(t.now.Add(after)), after.Microseconds(), rc.pos)
+		_, err := t.s.exec(sqlTimedBack, rowstore.Micro(t.now.Add(after)), after.Microseconds(), rc.Pos)
 		return driver.Applied, err
 	}
-	if _, err := t.s.exec(sqlTimedDelete, rc.pos); err != nil {
+	if _, err := t.s.exec(sqlTimedDelete, rc.Pos); err != nil {
 		return driver.Unknown, err
 	}
 	if rc.long {
-		if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
+		if _, err := t.s.exec(sqlBodyDelete, rc.Pos, rc.Pos); err != nil {
 			return driver.Unknown, err
 		}
 	}
@@ -271,11 +230,11 @@ func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held boo
 		hand = 0
 		t.wake(row)
 	}
-	n, err := t.s.exec(sqlToTimed, row.id, micro(t.now.Add(after)), after.Microseconds(), flag(held), hand, rc.pos, rc.pos)
+	n, err := t.s.exec(sqlToTimed, row.id, rowstore.Micro(t.now.Add(after)), after.Microseconds(), rowstore.Flag(held), hand, rc.Pos, rc.Pos)
 	if n == 0 || err != nil {
 		return false, err
 	}
-	if _, err := t.s.exec(sqlStreamDelete, rc.pos, rc.pos); err != nil {
+	if _, err := t.s.exec(sqlStreamDelete, rc.Pos, rc.Pos); err != nil {
 		return false, err
 	}
 	if _, err := t.s.exec(sqlFlightPart, rc.hand); err != nil {
@@ -284,42 +243,20 @@ func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held boo
 	return true, t.flightRest(rc.hand, f.rest-1)
 }
 
-// Extend hides deliveries from others for visible from now, even after their visibility has expired, unless they were
-// delivered again.
-func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
-	list := make([]*receipt, len(receipts))
-	for i, r := range receipts {
-		rc, err := q.mine(r)
-		if err != nil {
-			return nil, fmt.Errorf("extend in queue %q: item %d: %w", q.name, i, err)
-		}
-		list[i] = rc
-	}
-	var out []driver.Outcome
-	err := q.db.write(ctx, len(list), func(t *txn) (err error) {
-		out, err = t.extendAll(q, visible, list)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
-	}
-	return out, nil
-}
-
-func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]driver.Outcome, error) {
+func (t *txn) extendAll(name string, visible time.Duration, list []any) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(list))
-	row, err := t.queue(q.name, true)
+	row, err := t.queue(name, true)
 	if err != nil {
 		return nil, err
 	}
 	// A run stays together if it is extended as a whole.
 	runs := map[int64]map[int64]bool{}
-	for _, rc := range list {
-		if rc.run && rc.settled.Load() == 0 {
+	for _, r := range list {
+		if rc := r.(*receipt); rc.run {
 			if runs[rc.hand] == nil {
 				runs[rc.hand] = map[int64]bool{}
 			}
-			runs[rc.hand][rc.pos] = true
+			runs[rc.hand][rc.Pos] = true
 		}
 	}
 	whole := map[int64]bool{}
@@ -328,9 +265,9 @@ func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]dri
 			return nil, err
 		}
 	}
-	for i, rc := range list {
-		if rc.run && whole[rc.hand] && rc.settled.Load() == 0 {
-			out[i] = driver.Applied
+	for i, r := range list {
+		rc := r.(*receipt)
+		if out[i] = driver.Applied; rc.run && whole[rc.hand] {
 			continue
 		}
 		if out[i], err = t.extendOne(row, rc, visible); err != nil {
@@ -354,21 +291,18 @@ func (t *txn) extendRun(hand int64, visible time.Duration, members map[int64]boo
 	if !all || err != nil {
 		return false, err
 	}
-	_, err = t.s.exec(sqlFlightUntil, micro(t.now.Add(visible)), visible.Microseconds(), hand)
+	_, err = t.s.exec(sqlFlightUntil, rowstore.Micro(t.now.Add(visible)), visible.Microseconds(), hand)
 	return true, err
 }
 
 func (t *txn) extendOne(row *queueRow, rc *receipt, visible time.Duration) (driver.Outcome, error) {
-	if rc.settled.Load() != 0 {
-		return driver.Lost, nil
-	}
 	if rc.run {
 		moved, err := t.leaveRun(row, rc, visible, true)
 		if moved || err != nil {
 			return driver.Applied, err
 		}
 	}
-	n, err := t.s.exec(sqlTimedExtend, micro(t.now.Add(visible)), visible.Microseconds(), rc.pos, rc.hand)
+	n, err := t.s.exec(sqlTimedExtend, rowstore.Micro(t.now.Add(visible)), visible.Microseconds(), rc.Pos, rc.hand)
 	if n == 1 {
 		return driver.Applied, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semel-dev/semel/driver/rowstore"
 	"github.com/semel-dev/semel/driver/sqltext"
 )
 
@@ -47,7 +48,7 @@ func bindValue(v any) (sqldriver.Value, error) {
 	plain, err := sqltext.Value(v)
 	switch x := plain.(type) {
 	case bool:
-		return flag(x), nil
+		return rowstore.Flag(x), nil
 	case time.Time:
 		return x.UTC().Format(timeFormat), nil
 	}

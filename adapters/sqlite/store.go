@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -41,29 +40,19 @@ func (s *Store) Features() driver.StoreFeatures {
 // driver.ErrNotCommitted, that the outcome is unknown.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	places := places(c, func(c *driver.Claim) *driver.Key { return &c.Key })
-	if !slices.ContainsFunc(c, func(c driver.Claim) bool { return c.AtCommit }) {
-		return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, places, out) })
-	}
 	out, rest, err := rowstore.AtCommit(ctx, rows{s.db}, c, places)
+	if err == nil && len(rest) > 0 {
+		decided := out
+		if len(rest) < len(c) {
+			c, places, decided = rowstore.Some(c, rest), rowstore.Some(places, rest), make([]driver.Grant, len(rest))
+		}
+		err = s.db.write(ctx, len(rest), func(t *txn) error { return t.claims(c, places, decided) })
+		for at, i := range rest {
+			out[i] = decided[at]
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
-	}
-	if len(rest) == 0 {
-		return out, nil
-	}
-	some, those := rowstore.Some(c, rest), rowstore.Some(places, rest)
-	decided, err := writeAll(ctx, s.db, "claim", len(rest), func(t *txn, out []driver.Grant) error { return t.claims(some, those, out) })
-	for at := range decided {
-		out[rest[at]] = decided[at]
-	}
-	return out, err
-}
-
-// writeAll decides n items in one write transaction.
-func writeAll[R any](ctx context.Context, db *DB, what string, n int, each func(t *txn, out []R) error) ([]R, error) {
-	out := make([]R, n)
-	if err := db.write(ctx, n, func(t *txn) error { return each(t, out) }); err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return out, nil
 }
@@ -109,57 +98,26 @@ func (r rest) has(place rowstore.Place, places []rowstore.Place) bool {
 	return slices.ContainsFunc(r, func(i int) bool { return places[i] == place })
 }
 
-// Extend renews leases in one transaction.
-func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	places := places(h, func(h *driver.Hold) *driver.Key { return &h.Key })
-	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) error {
-		var others rest
-		for i := range h {
-			n, err := t.s.exec(sqlExtend, t.micros(), micro(t.now.Add(lease)), int64(lease%time.Microsecond), int64(h[i].Token),
-				h[i].Nonce[:], []byte(places[i]), int64(h[i].Generation))
-			switch {
-			case err != nil:
-				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
-			case n == 1:
-				out[i] = driver.Applied
-			default:
-				others = append(others, i)
-			}
-		}
-		decided, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, rowstore.Some(h, others)...)
-		for at := range decided {
-			out[others[at]] = decided[at]
-		}
-		return err
-	})
-}
-
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	places := places(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
-	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) error {
-		_, err := t.finish(func(i int) (*driver.Finish, *driver.Claim) { return &f[i], nil }, places, out)
-		return err
-	})
+	return s.write(ctx, "finish", rowstore.Works(f))
 }
 
 // finish ends attempts, and inserts the records of those that come with their claims. fresh lists those that it writes, in
 // the order of the call.
-func (t *txn) finish(item func(i int) (*driver.Finish, *driver.Claim), places []rowstore.Place, out []driver.Outcome) (
-	fresh []int, err error,
-) {
+func (t *txn) finish(w []driver.Work, places []rowstore.Place, out []driver.Outcome) (fresh []int, err error) {
 	var others rest
 	var ends []driver.Work // of others
 	fresh = make([]int, 0, len(out))
 	for i := range out {
-		f, c := item(i)
+		f, c := &w[i].Finish, w[i].Claim
 		n := int64(0)
 		switch {
 		case others.has(places[i], places):
 		case c != nil:
 			n, err = t.insertCompleted(c, f, places[i])
 		case f.Final == driver.Complete && f.Hold.Version == "" && f.Hold.Generation == 1:
-			n, err = t.s.exec(sqlComplete, t.micros(), milli(t.now.Add(f.Keep)), bytesOrNull(f.Result), textOrNull(f.Reason),
+			n, err = t.s.exec(sqlComplete, t.micros(), milli(t.now.Add(f.Keep)), rowstore.OrNull(f.Result), rowstore.OrNull(f.Reason),
 				int64(f.Hold.Token), f.Hold.Nonce[:], []byte(places[i]))
 		}
 		switch {

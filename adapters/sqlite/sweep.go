@@ -198,7 +198,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		case driver.InProgress:
 			due = min(due, t.micros())
 		case driver.Completed, driver.FailedState, driver.Released, driver.Expired:
-			due = min(due, micro(r.RetainUntil)+1)
+			due = min(due, rowstore.Micro(r.RetainUntil)+1)
 		case driver.Absent, driver.Uncertain: // only a write of txn.store makes it due
 		}
 		return nil

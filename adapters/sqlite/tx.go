@@ -12,6 +12,7 @@ import (
 	sqlite3lib "modernc.org/sqlite/lib"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowqueue"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
@@ -285,7 +286,7 @@ func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
 		return fmt.Errorf("commit: %w", explain(x.s.db.path, err))
 	}
 	x.t.committed()
-	x.s.db.settled(w, out)
+	rowqueue.Settled(w, out)
 	return nil
 }
 

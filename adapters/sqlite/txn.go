@@ -182,21 +182,6 @@ func (t *txn) committed() {
 	t.db.log.committed()
 }
 
-// micro is a time as it is stored; the zero time is 0.
-func micro(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // interface checks.
 var (
 	_ driver.Queue           = (*Queue)(nil)

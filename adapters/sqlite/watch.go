@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"math"
 	"time"
 
@@ -36,14 +35,7 @@ func (w *watcher) sleep(ctx context.Context, x *rowqueue.Waiter, _ int, _ time.D
 	case w.kick <- struct{}{}:
 	default:
 	}
-	select {
-	case <-x.Signal:
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-w.db.closing:
-		return false, ErrClosed
-	}
+	return x.Sleep(ctx, math.MaxInt64, w.db.closing, ErrClosed)
 }
 
 func (w *watcher) loop() {
@@ -105,7 +97,7 @@ func (w *watcher) next(name string) (int64, error) {
 	if row == nil || err != nil {
 		return math.MaxInt64, err
 	}
-	first := func(sql string, args ...sqldriver.Value) int64 {
+	first := func(sql string, args ...any) int64 {
 		at := int64(math.MaxInt64)
 		if err == nil {
 			_, err = w.s.one([]*int64{&at}, sql, args...)

@@ -9,7 +9,7 @@ import (
 
 const (
 	// DeadLetterColumns are the columns of a dead letter, without queue and dead_at. See [DeadLetterValues].
-	DeadLetterColumns = "id, kind, reason, consumer, tenant, key, generation, token, attempts, first_received, version, " +
+	DeadLetterColumns = "id, kind, reason, consumer, tenant, `key`, generation, token, attempts, first_received, version, " +
 		"msg_queue, msg_id, grp, sent_at, headers, body"
 	// SelectDeadLetters begins a query for dead letters.
 	SelectDeadLetters = "SELECT dead_at, " + DeadLetterColumns + " FROM semel_dead_letter "
@@ -26,17 +26,9 @@ const (
 func DeadLetterValues(l *driver.DeadLetter) []any {
 	return []any{
 		rowstore.Name(l.ID), rowstore.Name(l.Kind), l.Reason, l.Key.Consumer, l.Key.Tenant, l.Key.Raw, int64(l.Generation),
-		int64(l.Token), int64(l.Attempts), l.FirstReceived, orNull([]byte(l.Version)), rowstore.Name(l.Message.Queue),
-		l.Message.ID, rowstore.Text(l.Message.Group), l.Message.SentAt, orNull(rowstore.Text(PackHeaders(l.Message.Headers))),
+		int64(l.Token), int64(l.Attempts), l.FirstReceived, rowstore.OrNull([]byte(l.Version)), rowstore.Name(l.Message.Queue),
+		l.Message.ID, rowstore.Text(l.Message.Group), l.Message.SentAt, rowstore.OrNull(rowstore.Text(PackHeaders(l.Message.Headers))),
 	}
-}
-
-// orNull makes what is empty NULL.
-func orNull[T ~string | ~[]byte](v T) any {
-	if len(v) == 0 {
-		return nil
-	}
-	return v
 }
 
 // DeadLetters lists up to limit dead letters (0 = all), oldest first.
@@ -95,7 +87,7 @@ func (q *Queue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) 
 		return nil, "", err
 	}
 	args, order := []any{rowstore.Name(q.name)}, ""
-	sql := "SELECT dead_at, id, kind, reason, consumer, tenant, key, generation, token, attempts, first_received, version, msg_queue, " +
+	sql := "SELECT dead_at, id, kind, reason, consumer, tenant, `key`, generation, token, attempts, first_received, version, msg_queue, " +
 		"msg_id, grp, sent_at, NULL, NULL, seq FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = ?)"
 	if f.Newest {
 		order = " DESC"
@@ -108,7 +100,7 @@ func (q *Queue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) 
 		sql, args = sql+map[bool]string{false: " AND seq > ?", true: " AND seq < ?"}[f.Newest], append(args, seq)
 	}
 	limit := f.Limit
-	if f.Kind != "" || f.Consumer != "" {
+	if f.Kind != "" || f.Consumer != "" || f.Class != "" {
 		limit = max(limit, deadLetterRead)
 	}
 	read, last := 0, int64(0)
@@ -127,4 +119,17 @@ func (q *Queue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) 
 		return nil, "", rowstore.Wrap(err, "list dead letters")
 	}
 	return page, next, nil
+}
+
+// GroupDeadLetters groups the first dead letters. See [driver.DeadLetterGrouper]. The database groups by the whole reason.
+func (q *Queue) GroupDeadLetters(ctx context.Context, most int) (out []driver.DeadLetterGroup, err error) {
+	err = q.db.Read(ctx, func(r rowstore.Row) error {
+		out = append(out, driver.DeadLetterGroup{
+			Consumer: r.Text(0), Kind: driver.DeadLetterKind(r.Text(1)), Class: r.Text(2), Count: int(r.Int(3)), From: r.Time(4), To: r.Time(5),
+		})
+		return nil
+	}, "SELECT consumer, kind, reason, count(*), min(dead_at), max(dead_at) FROM (SELECT consumer, kind, reason, dead_at FROM semel_dead_letter "+
+		"WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY seq LIMIT ?) l GROUP BY consumer, kind, reason",
+		rowstore.Name(q.name), int64(most))
+	return driver.MergeGroups(out), rowstore.Wrap(err, "group dead letters")
 }

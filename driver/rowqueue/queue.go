@@ -1,6 +1,7 @@
-// Package rowqueue is what queues share that keep their messages as rows of a database: dead letters, peeks, blocked
-// receivers. The database has the tables semel_queue and semel_dead_letter, with the columns that adapters/sqlite/schema
-// describes, and the operations of package rowstore. An adapter's queue embeds [Queue].
+// Package rowqueue is what queues share that keep their messages as rows of a database: receipts and their checks,
+// dead letters, peeks, blocked receivers. The database has the tables semel_queue and semel_dead_letter, with the columns that
+// adapters/sqlite/schema describes, and the operations of package rowstore, whose DB is comparable. An adapter's queue embeds
+// [Queue], and writes Receive, Purge, Stats and what [Own] lists.
 package rowqueue
 
 import (
@@ -19,6 +20,7 @@ type Queue struct {
 	db   rowstore.DB
 	name string
 	sql  *SQL
+	own  Own
 }
 
 // SQL are an adapter's queries. The first parameter is the name of the queue.
@@ -30,7 +32,7 @@ type SQL struct {
 }
 
 // New returns what a queue shares with others.
-func New(db rowstore.DB, name string, sql *SQL) *Queue { return &Queue{db: db, name: name, sql: sql} }
+func New(db rowstore.DB, name string, sql *SQL, own Own) *Queue { return &Queue{db, name, sql, own} }
 
 // Wrap adds to an error what a queue did; nil stays nil, and costs nothing.
 func Wrap(err error, what, queue string) error {
@@ -40,8 +42,8 @@ func Wrap(err error, what, queue string) error {
 	return nil
 }
 
-// Own returns copies of messages that name the queue.
-func Own(queue string, m []driver.Message) []driver.Message {
+// Named returns copies of messages that name the queue.
+func Named(queue string, m []driver.Message) []driver.Message {
 	list := slices.Clone(m)
 	for i := range list {
 		list[i].Queue = queue
@@ -97,6 +99,18 @@ func Stats(ctx context.Context, db rowstore.DB, queue, sql string, args ...any) 
 		s.Oldest = max(time.Duration(r.Int(4))*time.Microsecond, 0)
 		return nil
 	}, sql, args...)
+	return s, Wrap(err, "count messages of", queue)
+}
+
+// Count runs a query for the states of up to most messages (0 visible, 1 in flight, 2 delayed), how many are in each, and the age
+// of the oldest in microseconds. See [driver.QueueCounter].
+func Count(ctx context.Context, db rowstore.DB, queue string, most int, sql string, args ...any) (s driver.QueueStats, err error) {
+	err = db.Read(ctx, func(r rowstore.Row) error {
+		*[]*int64{&s.Visible, &s.InFlight, &s.Delayed}[r.Int(0)] += r.Int(1)
+		s.Oldest = max(s.Oldest, time.Duration(r.Int(2))*time.Microsecond)
+		return nil
+	}, sql, args...)
+	s.AtLeast = s.Visible+s.InFlight+s.Delayed >= int64(most)
 	return s, Wrap(err, "count messages of", queue)
 }
 

@@ -113,3 +113,29 @@ func (w *Waiters) Queues() (out []string) {
 	}
 	return out
 }
+
+// Sleep waits for a signal (woken) or for d. It returns an error if ctx is done, or if the database is closed.
+func (x *Waiter) Sleep(ctx context.Context, d time.Duration, closing <-chan struct{}, closed error) (woken bool, err error) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-x.Signal:
+		return true, nil
+	case <-t.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-closing:
+		return false, closed
+	}
+}
+
+// LookWait bounds one look at a queue, and lingerWait what is left of it when its context is done.
+const LookWait, lingerWait = time.Minute, 2 * time.Second
+
+// Linger returns a context that ends some time after ctx: messages of a look that is cut off are hidden for their visibility.
+func Linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	linger, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookWait)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lingerWait, cancel) })
+	return linger, func() { stop(); cancel() }
+}

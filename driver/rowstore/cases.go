@@ -2,7 +2,10 @@ package rowstore
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +29,8 @@ func WriteCase(tx SQL, before, after *driver.Record) error {
 		place, after.Key.Consumer, int64(after.State), after.UpdatedAt)
 }
 
-// Cases lists a page of cases. See [driver.CaseLister]. Each state is read in the order of its index, up to the limit.
+// Cases lists a page of cases. See [driver.CaseLister]. Each state is read in the order of its index, up to the limit. The cursor
+// comes from semel_case, because a record that cannot be read gives none.
 func (s *Store) Cases(ctx context.Context, f driver.CaseFilter) (page []driver.Record, next driver.Cursor, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
@@ -52,20 +56,26 @@ func (s *Store) Cases(ctx context.Context, f driver.CaseFilter) (page []driver.R
 		q.limit(f.Limit + 1)
 		parts, args = append(parts, "SELECT * FROM ("+q.String()+") c"+strconv.Itoa(int(state))), append(args, q.args...)
 	}
-	sql := "SELECT " + s.layout.Columns + " FROM (" + strings.Join(parts, " UNION ALL ") + ") c JOIN semel_record r ON r.place = c.case_place " +
+	sql := "SELECT " + s.layout.Columns + ", c.since, c.case_place FROM (" + strings.Join(parts, " UNION ALL ") + ") c JOIN semel_record r ON r.place = c.case_place " +
 		"ORDER BY c.since" + order + ", c.case_place" + order + " LIMIT ?"
+	rows, last := 0, driver.Cursor("")
 	err = s.db.Read(ctx, func(row Row) error {
+		if rows++; rows > f.Limit {
+			next = last
+			return nil
+		}
+		since, place := row.Time(len(row)-2), row.Bytes(len(row)-1)
+		last = driver.NewCursor(since.UnixMicro(), place)
 		r, err := s.layout.Record(row)
+		if errors.Is(err, driver.ErrUnreadable) {
+			slog.Warn("a case is left out of the list", "place", hex.EncodeToString(place), "since", since, "err", err)
+			return nil
+		}
 		page = append(page, r)
 		return err
 	}, sql, append(args, int64(f.Limit+1))...)
 	if err != nil {
 		return nil, "", fmt.Errorf("list cases: %w", err)
-	}
-	if len(page) > f.Limit {
-		page = page[:f.Limit]
-		last := &page[f.Limit-1]
-		next = driver.NewCursor(last.UpdatedAt.UnixMicro(), []byte(PlaceOf(&last.Key)))
 	}
 	return page, next, nil
 }

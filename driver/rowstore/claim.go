@@ -47,6 +47,13 @@ func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) 
 	}
 	var err error
 	b.locked, err = tx.Lock(b.ids, mode)
+	for i := range b.locked {
+		l := &b.locked[i]
+		l.Place = b.ids[i].Place
+		if i > 0 && mode == Make && l.Place == b.ids[i-1].Place && l.Err == nil && l.Record.State == driver.Absent {
+			l.Err = ErrCollision // one of the two keys has the placeholder
+		}
+	}
 	b.after = make([]*driver.Record, len(b.ids))
 	return b, err
 }
@@ -57,6 +64,18 @@ func compareIDs(a, b ID) int {
 		return c
 	}
 	return cmp.Or(cmp.Compare(a.Key.Consumer, b.Key.Consumer), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))
+}
+
+// unlock drops the placeholders of keys that get no record, when all items are decided: a later one may make it.
+func (b *batch) unlock(tx Tx, mode Mode) error {
+	for at := range b.locked {
+		if l := &b.locked[at]; mode == Make && l.Err == nil && b.record(at).State == driver.Absent {
+			if err := tx.Drop(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // write writes the changed records.
@@ -166,8 +185,8 @@ func AtCommit(ctx context.Context, db DB, c []driver.Claim, places []Place) (out
 	for i := range c {
 		if c[i].AtCommit && !known[places[i]] {
 			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0)
-		} else {
-			rest = append(rest, i)
+		} else if rest = append(rest, i); len(look) > 0 {
+			known[places[i]] = true // a later claim of the key finds the record that this one makes
 		}
 	}
 	return out, rest, nil
@@ -217,11 +236,10 @@ func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, 
 			if h != nil {
 				h.Add(l.before(), after)
 			}
-		case b.record(at).State == driver.Absent && mode == Make:
-			if err := tx.Drop(l); err != nil {
-				return nil, nil, err
-			}
 		}
+	}
+	if err := b.unlock(tx, mode); err != nil {
+		return nil, nil, err
 	}
 	if len(durable) > 0 {
 		return out, durable, nil
@@ -276,11 +294,16 @@ func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
 // FinishTx ends attempts inside a transaction. fresh lists those that this call writes. The items of records that another
 // session has locked are Unknown (see [Skip]).
 func FinishTx(tx Tx, mode Mode, f ...driver.Finish) (out []driver.Outcome, fresh []int, err error) {
+	return RecordTx(tx, mode, Works(f)...)
+}
+
+// Works are works that only end attempts.
+func Works(f []driver.Finish) []driver.Work {
 	w := make([]driver.Work, len(f))
 	for i := range f {
 		w[i].Finish = f[i]
 	}
-	return RecordTx(tx, mode, w...)
+	return w
 }
 
 // RecordTx is CommitTx without what comes with the records.
@@ -331,12 +354,8 @@ func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
 			fresh = append(fresh, i)
 		}
 	}
-	for at := range b.locked {
-		if l := &b.locked[at]; mode == Make && l.Err == nil && b.record(at).State == driver.Absent {
-			if err := tx.Drop(l); err != nil {
-				return nil, nil, err
-			}
-		}
+	if err := b.unlock(tx, mode); err != nil {
+		return nil, nil, err
 	}
 	return out, fresh, b.write(tx)
 }

@@ -33,7 +33,7 @@ const (
 // PlaceOf returns the place of a key.
 func PlaceOf(k *driver.Key) Place {
 	consumer := sha256.Sum256([]byte(k.Consumer))
-	b := make([]byte, 0, consumerBytes+binary.MaxVarintLen64+len(k.Tenant)+len(k.Raw))
+	b := make([]byte, 0, maxPlace) // on the stack
 	b = appendKey(append(b, consumer[:consumerBytes]...), k)
 	if len(b) < maxPlace {
 		return Place(b)
@@ -69,6 +69,32 @@ func (p Place) Key(consumer string, rest []byte) (driver.Key, error) {
 		return k, errPlace
 	}
 	return k, nil
+}
+
+// Unpack sets the key, the deliveries and the watermark of a record that was read at a place, and checks its state. Its errors
+// wrap driver.ErrUnreadable.
+func (p Place) Unpack(r *driver.Record, consumer string, rest, deliveries, watermark []byte) (err error) {
+	if r.Key, err = p.Key(consumer, rest); err != nil {
+		return fmt.Errorf("record %d: %w", r.Token, err)
+	}
+	if r.State == driver.Absent || r.State > driver.Expired {
+		err = fmt.Errorf("state %d is unknown", r.State)
+	}
+	if err == nil {
+		r.Deliveries, err = ReadDeliveries(r.Key.Raw, deliveries)
+	}
+	if err == nil {
+		r.Watermark, err = driver.ParseWatermark(watermark)
+	}
+	return Unreadable(r, err)
+}
+
+// Unreadable wraps an error of reading a record in driver.ErrUnreadable; nil stays nil.
+func Unreadable(r *driver.Record, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: record %q: %w", driver.ErrUnreadable, r.Key.Raw, err)
+	}
+	return err
 }
 
 var errPlace = fmt.Errorf("%w: its key does not belong to its place", driver.ErrUnreadable)

@@ -129,13 +129,25 @@ func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each fun
 	return nil
 }
 
-const auditColumns = "at, who, kind, was, became, generation, token, verified, renewed, consumer, tenant, key, reason"
+const auditColumns = "at, who, kind, was, became, generation, token, verified, renewed, consumer, tenant, `key`, reason"
 
-// addAudit adds an entry to the audit log.
-func addAudit(tx Tx, e *driver.AuditEntry) error {
+// addAudit adds an entry to the audit log. It goes with the record of place.
+func addAudit(tx Tx, place Place, e *driver.AuditEntry) error {
 	return tx.Exec("INSERT INTO semel_audit (place, "+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		PlaceOf(&e.Key), e.At, e.By, int64(e.Kind), int64(e.From), int64(e.To), int64(e.Generation), int64(e.Token), e.Verified,
+		place, e.At, e.By, int64(e.Kind), int64(e.From), int64(e.To), int64(e.Generation), int64(e.Token), e.Verified,
 		e.Renewed, e.Key.Consumer, e.Key.Tenant, e.Key.Raw, Text(e.Reason))
+}
+
+// LogRefusal stores the entry of refused requests. See [driver.RefusalLog].
+func (s *Store) LogRefusal(ctx context.Context, id string, e driver.AuditEntry) error {
+	place := PlaceOf(&driver.Key{Consumer: e.Key.Consumer, Tenant: "refused requests", Raw: id})
+	err := s.db.Atomic(ctx, 1, func(tx Tx) error {
+		if err := tx.Exec("DELETE FROM semel_audit WHERE place = ?", place); err != nil {
+			return err
+		}
+		return addAudit(tx, place, &e)
+	})
+	return Wrap(err, "log a refused request")
 }
 
 // Audit lists the audit log, oldest first. See [driver.AuditLog].

@@ -1,6 +1,8 @@
 package rowstore
 
 import (
+	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -73,12 +75,80 @@ func (r Row) nonce(i int) (n driver.Nonce) {
 	return n
 }
 
-// bytesOrNull makes both nil and empty bytes NULL.
-func bytesOrNull(b []byte) any {
-	if len(b) == 0 {
+// Querier is a pool, a connection or a transaction of database/sql.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Query runs a query and calls row for each of its rows.
+func Query(ctx context.Context, on Querier, row func(Row) error, query string, args ...any) error {
+	found, err := on.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }() // Err has its error
+	names, err := found.Columns()
+	r, dest := make(Row, len(names)), make([]any, len(names))
+	for i := range r {
+		dest[i] = &r[i]
+	}
+	for err == nil && found.Next() {
+		if err = found.Scan(dest...); err == nil {
+			err = row(r)
+		}
+	}
+	return errors.Join(err, found.Err())
+}
+
+// Values are arguments as a database without columns for times, flags and UUIDs stores them: as numbers and bytes. text is how
+// it stores text.
+func Values(args []any, text func(string) any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		switch v := a.(type) {
+		case string:
+			out[i] = text(v)
+		case Text:
+			out[i] = text(string(v))
+		case Name:
+			out[i] = text(string(v))
+		case Place:
+			out[i] = []byte(v)
+		case driver.Nonce:
+			out[i] = v[:]
+		case time.Time:
+			out[i] = Micro(v)
+		case bool:
+			out[i] = Flag(v)
+		default:
+			out[i] = a
+		}
+	}
+	return out
+}
+
+// Micro is a time in microseconds since 1970, 0 for the zero time.
+func Micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// Flag is a flag as a number.
+func Flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// OrNull makes what is empty NULL.
+func OrNull[T ~string | ~[]byte](v T) any {
+	if len(v) == 0 {
 		return nil
 	}
-	return b
+	return v
 }
 
 // PackDeliveries returns the ids of deliveries of a key as they are stored: each after its length, nil when there are none.

@@ -14,15 +14,17 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, driver.Nonce, [Place], [Text] and [Name]; the adapter converts them for its
-// columns, and quotes the column "key" if that is a reserved word. Rows are [Row], which reads any type that the client
-// library returns for a column.
+// []byte, time.Time, driver.Nonce, [Place], [Text] and [Name]; the adapter converts them for its columns
+// (see [Values]). Columns whose names are reserved words somewhere stand in backticks; an adapter whose database does not know
+// these removes them. Rows are [Row], which reads any type that the client library returns for a column.
 package rowstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -107,6 +109,8 @@ const (
 // Locked is a record under its lock. Time and token were taken after the lock was acquired: a number that was drawn before
 // could be smaller than that of a transaction that held the lock.
 type Locked struct {
+	// Place is that of the key. This package sets it.
+	Place Place
 	// Record is the record of the key, or driver.Absent.
 	Record driver.Record
 	// Err wraps ErrCollision, driver.ErrUnreadable or ErrLocked. Record is then absent, and nothing may be written to it.
@@ -114,6 +118,22 @@ type Locked struct {
 	// Now is in whole microseconds.
 	Now   time.Time
 	Drawn uint64
+}
+
+// Found sets what was read at a place, a record or an error, in those of out whose keys have that place. keys are in the order
+// of their places.
+func Found(keys []ID, out []Locked, place Place, consumer string, r driver.Record, err error) {
+	at, _ := slices.BinarySearchFunc(keys, place, func(id ID, p Place) int { return cmp.Compare(id.Place, p) })
+	for ; at < len(keys) && keys[at].Place == place; at++ {
+		l, k := &out[at], &keys[at].Key
+		l.Record, l.Err = driver.Record{}, err
+		switch {
+		case k.Consumer != consumer || err == nil && r.Key != *k:
+			l.Err = ErrCollision
+		case err == nil:
+			l.Record = r
+		}
+	}
 }
 
 // before returns the record, or nil if it is absent.
@@ -160,7 +180,7 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 			return err
 		}
 		e := op.Entry(l.Record, r, l.Now)
-		return addAudit(tx, &e)
+		return addAudit(tx, PlaceOf(&e.Key), &e)
 	})
 	if err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
@@ -239,5 +259,6 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.RefusalLog      = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 )

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	stepColumns = "name, state, undo, seq, token, nonce, result, failures, reason, updated_at"
+	stepColumns = "name, state, `undo`, seq, token, nonce, result, failures, reason, updated_at"
 	// ofRun selects the rows of a run. Its parameters are those of runArgs.
 	ofRun = " WHERE place = ? AND epoch = ? AND version = ?"
 )
@@ -100,12 +100,12 @@ func journal(tx Tx, h *driver.Hold, w []driver.StepWrite) (rows []driver.Step, e
 
 func putStep(tx Tx, h *driver.Hold, s *driver.Step, known bool) error {
 	values := []any{
-		int64(s.State), s.Undo, int64(s.Token), s.Nonce, bytesOrNull(s.Result), int64(s.Failures), Text(s.Reason), s.UpdatedAt,
+		int64(s.State), s.Undo, int64(s.Token), s.Nonce, OrNull(s.Result), int64(s.Failures), Text(s.Reason), s.UpdatedAt,
 	}
 	if known {
-		return tx.Exec("UPDATE semel_step SET state = ?, undo = ?, token = ?, nonce = ?, result = ?, failures = ?, reason = ?, "+
+		return tx.Exec("UPDATE semel_step SET state = ?, `undo` = ?, token = ?, nonce = ?, result = ?, failures = ?, reason = ?, "+
 			"updated_at = ?"+ofRun+" AND name = ?", append(values, runArgs(h, s.Name)...)...)
 	}
-	return tx.Exec("INSERT INTO semel_step (state, undo, token, nonce, result, failures, reason, updated_at, place, epoch, version, "+
+	return tx.Exec("INSERT INTO semel_step (state, `undo`, token, nonce, result, failures, reason, updated_at, place, epoch, version, "+
 		"name, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(values, runArgs(h, s.Name, int64(s.Seq))...)...)
 }

@@ -87,7 +87,7 @@ func (p *Parsed) param(text string) (int, error) {
 
 // Values appends to v the values of the arguments of a statement, in the order of its placeholders, as [Value] makes them. A
 // panic of a method of an argument (Value, MarshalJSON) is an error: it happens long after the handler returned.
-func (p *Parsed) Values(v []sqldriver.Value, args []any, value func(any) (sqldriver.Value, error)) (out []sqldriver.Value, err error) {
+func (p *Parsed) Values(v, args []any, value func(any) (sqldriver.Value, error)) (out []any, err error) {
 	if len(args) != p.Args {
 		return nil, fmt.Errorf("%d arguments for %d placeholders", len(args), p.Args)
 	}

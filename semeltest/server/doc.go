@@ -3,7 +3,7 @@
 // standard library and the server's own programs.
 //
 // [PostgreSQL], [MySQL], [Redis], [Valkey], [NATS] and [RabbitMQ] start a server that may be stopped, killed with all its processes, and
-// started again on the same data and port. [Shared] gives ordinary tests a server for their own databases. [Proxy] sits
+// started again on the same data and port. [Own] does so for one test. [Shared] gives ordinary tests a server for their own databases. [Proxy] sits
 // between a client and a server and misbehaves on demand: it cuts, refuses, stalls, and loses the response to a request
 // that arrived.
 //

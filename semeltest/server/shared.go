@@ -78,6 +78,34 @@ func Shared(tb testing.TB, name string) string {
 	return s.address
 }
 
+// Own starts a server of the test's own with settings (see [Options]), which the test may stop and kill. It is removed when the test
+// ends. Where no server can be had the test is left out: see [LeaveOut].
+func Own(tb testing.TB, name string, settings map[string]string) *Server {
+	tb.Helper()
+	Need(tb, name)
+	s, err := services[name].start(tb.Context(), Options{Settings: settings})
+	if err != nil {
+		LeaveOut(tb, name, err.Error())
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// Restart kills the server of a test and starts it again.
+func Restart(tb testing.TB, s *Server) {
+	tb.Helper()
+	if err := s.Kill(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Need leaves the test out when SEMEL_SKIP has the name of what it needs, and skips it with -short, which is for machines
 // that have nothing but Go. Tests that start a server of their own call it.
 func Need(tb testing.TB, name string) {

@@ -78,7 +78,7 @@ CREATE TABLE IF NOT EXISTS semel_audit (
   place      VARBINARY(255) NOT NULL,               -- of the record
   at         BIGINT NOT NULL,
   who        LONGBLOB NOT NULL,
-  kind       TINYINT NOT NULL,                      -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
+  kind       TINYINT NOT NULL,                      -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase 7 refuse
   was        TINYINT NOT NULL,                      -- states as in semel_record
   became     TINYINT NOT NULL,
   generation INT NOT NULL,
@@ -111,6 +111,15 @@ CREATE TABLE IF NOT EXISTS semel_duplicate (
 CREATE TABLE IF NOT EXISTS semel_long_term (
   consumer VARBINARY(2048) NOT NULL PRIMARY KEY,
   period   BIGINT NOT NULL                          -- microseconds
+) ENGINE = InnoDB;
+
+-- Reports of running workers, every ten seconds at most, best effort.
+CREATE TABLE IF NOT EXISTS semel_worker (
+  id       VARBINARY(1024) NOT NULL PRIMARY KEY,
+  seen     BIGINT NOT NULL,
+  queue    VARBINARY(1024) NOT NULL,
+  consumer VARBINARY(2048) NOT NULL,
+  report   LONGBLOB NOT NULL                        -- JSON
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS semel_queue (

@@ -168,7 +168,7 @@ CREATE TABLE semel_audit (
   place      bytea       NOT NULL,                   -- of the record
   at         timestamptz NOT NULL,
   who        bytea       NOT NULL,
-  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
+  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase 7 refuse
   was        smallint    NOT NULL,                   -- states as in semel_record
   became     smallint    NOT NULL,
   generation int         NOT NULL,
@@ -286,7 +286,7 @@ BEGIN
 END
 $$;
 
--- The records of keys, as they are, without a lock: for claims that make no record. The columns are those of semel_claim.
+-- The records of keys, as they are, without a lock. The columns are those of semel_claim.
 CREATE FUNCTION semel_look(places bytea[])
 RETURNS TABLE (of bytea, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
@@ -447,26 +447,6 @@ BEGIN
   IF FOUND THEN
     RETURN NEXT place;
   END IF;
-END
-$$;
-
--- Renews leases: DecideExtend for the plain case. Returns those that it renewed.
-CREATE FUNCTION semel_extend(places bytea[], tokens bigint[], nonces uuid[], generations int[], more bigint, wait int)
-RETURNS SETOF bytea
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
-AS $$
-DECLARE
-  t timestamptz := clock_timestamp();
-BEGIN
-  PERFORM set_config('lock_timeout', wait::text, true);
-  RETURN QUERY
-    UPDATE semel_record r SET lease = NULL, lease_until = t + more * interval '1 microsecond', updated_at = t,
-      beat = coalesce(r.beat, 0) + 1
-    FROM unnest(places, tokens, nonces, generations) AS u (place, token, nonce, generation)
-    WHERE r.place = u.place AND r.state = 1 AND r.token = u.token AND r.nonce = u.nonce
-      AND coalesce(r.generation, 1) = u.generation
-    RETURNING r.place;
 END
 $$;
 
@@ -1112,7 +1092,7 @@ FROM semel_step s JOIN semel_record r ON r.place = s.place,
   LATERAL (SELECT semel_words(coalesce(r.rest, substring(r.place FROM 7)), 0, 1) AS parts) k;
 
 CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
-SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen', 'erase'])[kind] AS kind,
+SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen', 'erase', 'refuse'])[kind] AS kind,
   encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key, generation, token,
   (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[was] AS was,
   coalesce((ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[became], 'ABSENT') AS became,

@@ -175,7 +175,7 @@ CREATE TABLE semel_audit (
   place      BLOB    NOT NULL,           -- of the record
   at         INTEGER NOT NULL,
   who        TEXT    NOT NULL,
-  kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
+  kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase 7 refuse
   was        INTEGER NOT NULL,           -- states as in semel_record
   became     INTEGER NOT NULL,
   generation INTEGER NOT NULL,
@@ -289,7 +289,7 @@ SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,
 CREATE VIEW semel_audits AS
 SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
        CASE kind WHEN 1 THEN 'resolve' WHEN 2 THEN 'redrive' WHEN 3 THEN 'discard' WHEN 4 THEN 'release'
-         WHEN 5 THEN 'reopen' WHEN 6 THEN 'erase' END AS kind,
+         WHEN 5 THEN 'reopen' WHEN 6 THEN 'erase' WHEN 7 THEN 'refuse' END AS kind,
        consumer, tenant, key, generation, token,
        CASE was WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
          WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS was,

@@ -168,8 +168,9 @@ func (q *Queue) peek(ctx context.Context, limit int, left map[int32]span) (out [
 	return oldest(out, limit), nil
 }
 
-// Purge moves the group's position to the end of every partition, and drops what is in flight here. The messages stay in the
-// topic for other groups. It is refused while other members of the group hold partitions.
+// Purge moves the group's position to the end of every partition, and drops what is in flight here: the queue leaves the group, and
+// the next Receive joins it again. The messages stay in the topic for other groups. Purge is refused while the group has other
+// members.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
 	defer cancel()
@@ -177,38 +178,25 @@ func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := s.Visible + s.InFlight + s.Delayed
-	for _, l := range left {
-		n += l.end - l.from
-	}
 	q.mu.Lock()
 	m := q.member
-	if m == nil {
-		q.mu.Unlock()
-		to := kadm.Offsets{}
-		for id, l := range left {
-			to.AddOffset(q.topic, id, l.end, -1)
-		}
-		res, err := q.admin.CommitOffsets(ctx, q.o.Group, to)
-		if err = cmp.Or(err, res.Error()); err != nil {
-			return 0, q.explain("purge", fmt.Errorf("stop the members of its group first: %w", err))
-		}
-		return n, nil
-	}
-	for id, l := range left {
-		if q.parts[id] == nil && l.from < l.end {
-			q.mu.Unlock()
-			return 0, q.explain("purge", fmt.Errorf("partition %d is another member's, or was not read yet: stop the members of its group first", id))
-		}
-	}
+	q.member = nil
 	for id := range q.parts {
 		q.drop(id)
-		q.parts[id] = newPart(id, left[id].end)
-		q.parts[id].committed = -1
 	}
 	q.mu.Unlock()
-	if err := m.commitNow(ctx, nil); err != nil {
-		return 0, q.explain("purge", err)
+	if m != nil {
+		m.close()
+		defer q.wake.Signal() // a Receive that waits joins again
+	}
+	n, to := s.Visible+s.InFlight+s.Delayed, kadm.Offsets{}
+	for id, l := range left {
+		n += l.end - l.from
+		to.AddOffset(q.topic, id, l.end, -1)
+	}
+	res, err := q.admin.CommitOffsets(ctx, q.o.Group, to)
+	if err = cmp.Or(err, res.Error()); err != nil {
+		return 0, q.explain("purge", fmt.Errorf("stop the members of its group first: %w", err))
 	}
 	return n, nil
 }

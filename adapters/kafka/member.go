@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
 // member is the queue's membership in the group: one goroutine polls, one commits.
@@ -53,22 +55,43 @@ func (q *Queue) join() (*member, error) {
 	return m, nil
 }
 
-// close leaves the group. If that fails, or takes longer than the call timeout, the group waits for the session's end; what was
-// settled since the last commit is delivered again, and replayed. So a failure is logged, and is no error of Close.
+// close leaves the group; the positions are committed when the partitions are revoked. The client does not leave while the group
+// rebalances, which lasts until each member has joined again, or the session of one that died has ended. Then close removes the
+// member from the group by its ID, without a commit. What was settled since the last commit is delivered again and replayed, so a
+// failure is logged, and is no error of Close.
 func (m *member) close() {
 	m.stop()
 	m.wg.Wait()
+	m.client.AllowRebalance()
+	ctx, cancel := context.WithTimeout(context.Background(), min(leaving, m.q.o.CallTimeout))
+	defer cancel()
+	err := m.client.LeaveGroupContext(ctx)
+	id, _ := m.client.GroupMetadata()
+	m.end()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = m.remove(id)
+	}
+	if err != nil {
+		m.q.o.Logger.Warn("kafka_leave_failed: the group waits for the end of the session", "queue", m.q.name, "err", err)
+	}
+	m.client.CloseAllowingRebalance()
+}
+
+// remove removes the member from its group. A static member stays: its ID keeps its partitions until it comes again.
+func (m *member) remove(id string) error {
+	if id == "" || m.client.OptValue(kgo.InstanceID) != "" {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.q.o.CallTimeout)
 	defer cancel()
-	err := m.commitNow(ctx, nil)
-	m.client.AllowRebalance()
-	leave, left := context.WithTimeout(context.Background(), m.q.o.CallTimeout)
-	defer left()
-	if err = errors.Join(err, m.client.LeaveGroupContext(leave)); err != nil {
-		m.q.o.Logger.Warn("kafka_leave_failed: the group waits for the end of the session; messages settled lately are delivered again", "queue", m.q.name, "err", err)
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = m.q.o.Group, id
+	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: id}}
+	res, err := req.RequestWith(ctx, m.q.client)
+	if err != nil {
+		return err
 	}
-	m.end()
-	m.client.CloseAllowingRebalance()
+	return kerr.ErrorForCode(res.ErrorCode)
 }
 
 // expelled reports that the group does not know the member any more: another one has its partitions.
@@ -83,7 +106,7 @@ func (m *member) polls(ctx context.Context) {
 		failed := m.q.arrive(m, fetches)
 		m.client.AllowRebalance()
 		if failed {
-			pause(ctx, time.Second)
+			_ = redeliver.Wait(ctx, time.Second, nil)
 		}
 	}
 }
@@ -108,6 +131,9 @@ func (m *member) wanted(ctx context.Context) bool {
 func (q *Queue) arrive(m *member, fetches kgo.Fetches) (failed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.member != m {
+		return false // Purge ended the membership, and dropped its messages
+	}
 	fetches.EachError(func(_ string, partition int32, err error) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
 			return
@@ -140,7 +166,7 @@ func (q *Queue) arrive(m *member, fetches kgo.Fetches) (failed bool) {
 		}
 	})
 	if len(q.ready) > 0 || failed {
-		q.signal()
+		q.wake.Signal()
 	}
 	m.regulate()
 	m.kick()
@@ -184,16 +210,16 @@ func (m *member) commits(ctx context.Context) {
 			if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) { // it was deleted, or made anew
 				m.q.mu.Lock()
 				m.q.failed = m.q.explain("commit the position of", err)
-				m.q.signal()
+				m.q.wake.Signal()
 				m.q.mu.Unlock()
 			}
-			pause(ctx, 500*time.Millisecond)
+			_ = redeliver.Wait(ctx, 500*time.Millisecond, nil)
 			m.kick()
 		}
 		m.q.mu.Lock()
 		m.regulate()
 		m.q.mu.Unlock()
-		pause(ctx, gather)
+		_ = redeliver.Wait(ctx, gather, nil)
 	}
 }
 
@@ -280,6 +306,9 @@ func (m *member) forget(partitions []int32) (parts []*part) {
 	q := m.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.member != m {
+		return nil // the partitions may be those of a later membership
+	}
 	for _, id := range partitions {
 		if p := q.drop(id); p != nil {
 			parts = append(parts, p)
@@ -295,7 +324,7 @@ func (q *Queue) drop(id int32) *part {
 		return nil
 	}
 	delete(q.parts, id)
-	if p.paused { // it may be assigned again
+	if p.paused && q.member != nil { // it may be assigned again
 		q.member.client.ResumeFetchPartitions(map[string][]int32{q.topic: {id}})
 	}
 	p.revoked, p.open, p.waiting = true, nil, nil
@@ -303,13 +332,4 @@ func (q *Queue) drop(id int32) *part {
 	q.ready = slices.DeleteFunc(q.ready, gone)
 	q.delayed.Drop(gone)
 	return p
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -35,8 +35,8 @@ type Queue struct {
 	parts   map[int32]*part
 	ready   []*record
 	delayed redeliver.Schedule[*record]
-	wake    chan struct{} // closed when there is something for Receive
-	failed  error         // of a poll, for the next Receive
+	wake    redeliver.Wake // when there is something for Receive
+	failed  error          // of a poll, for the next Receive
 }
 
 // settings are those of the topic, as they were when the queue was opened.
@@ -69,7 +69,7 @@ func Open(ctx context.Context, topic string, o Options) (*Queue, error) {
 
 // connect talks to no broker yet.
 func connect(topic string, o Options) (*Queue, error) {
-	q := &Queue{topic: topic, o: o.withDefaults(topic), parts: map[int32]*part{}, wake: make(chan struct{})}
+	q := &Queue{topic: topic, o: o.withDefaults(topic), parts: map[int32]*part{}}
 	if q.name = topic; q.o.Group != DefaultGroup(topic) {
 		q.name += "/" + q.o.Group
 	}
@@ -161,7 +161,7 @@ func (q *Queue) Close() error {
 	m := q.member
 	was := q.closed
 	q.closed = true
-	q.signal()
+	q.wake.Signal()
 	q.mu.Unlock()
 	if was {
 		return nil
@@ -178,7 +178,7 @@ func (q *Queue) explain(doing string, err error) error {
 	try := ""
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "make it with semel queue create"
+		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "make it with Create, or semel queue create"
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		try = "allow the user to describe, read and write the topic"
 	case errors.Is(err, kerr.GroupAuthorizationFailed):

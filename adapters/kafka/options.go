@@ -18,6 +18,8 @@ const (
 	spread = 4 << 10
 	// gather is how long positions gather before they are committed.
 	gather = 25 * time.Millisecond
+	// leaving is how long Close waits for the end of a rebalance.
+	leaving = 2 * time.Second
 )
 
 // Options of [Open]. The zero value is the documented default, except for Client.

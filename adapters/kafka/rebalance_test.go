@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/kafka/kafkatest"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
 // TestFM25_ContiguousCommit: the position does not pass a message that is not settled.
@@ -114,6 +115,94 @@ func TestFM26_MembersJoinAndLeave(t *testing.T) {
 	}
 }
 
+// TestFM26_PurgeBetweenMemberships: a Receive that waits during a Purge joins the group again, and callbacks of the membership that
+// Purge ended leave the messages of the next one alone.
+func TestFM26_PurgeBetweenMemberships(t *testing.T) {
+	c, q := fake(t, 1, Options{})
+	send(t, q, 0, 1)
+	settle(t, q, driver.Ack, driver.Applied, receive(t, q, 1)...)
+	stable(t, c, q, 1)
+	q.mu.Lock()
+	before := q.member
+	q.mu.Unlock()
+	select {
+	case <-before.hungry:
+	default:
+	}
+	got := make(chan []driver.Delivery, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	go func() {
+		ds, err := q.Receive(ctx, 1)
+		if err != nil {
+			t.Errorf("a Receive that waited for the end of a purge: %v", err)
+		}
+		got <- ds
+	}()
+	waitFor(t, func() bool { return len(before.hungry) > 0 }) // it has looked, and waits
+	if _, err := q.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	send(t, q, 1, 2)
+	ds := <-got
+	before.forget([]int32{0})
+	settle(t, q, driver.Ack, driver.Applied, ds...)
+	committed(t, c, q, 0, 2)
+}
+
+// TestFM25_CloseCommits: a member that leaves commits what is settled.
+func TestFM25_CloseCommits(t *testing.T) {
+	for name, opts := range protocols {
+		t.Run(name, func(t *testing.T) {
+			c, q := fake(t, 1, Options{Client: opts})
+			send(t, q, 0, 10)
+			for _, d := range receive(t, q, 10) {
+				q.mu.Lock()
+				q.settle(d.Receipt.(*receipt), driver.Ack, 0) // and the goroutine that commits does not hear of it
+				q.mu.Unlock()
+			}
+			if err := q.Close(); err != nil || position(c, q, 0) != 10 {
+				t.Errorf("the position is %d after Close, %v", position(c, q, 0), err)
+			}
+		})
+	}
+}
+
+// TestFM26_LeaveDuringRebalance: the group rebalances, and waits for a member that does not respond. Another one leaves meanwhile:
+// it waits neither for that member nor for its call timeout, and the group does not wait for it.
+func TestFM26_LeaveDuringRebalance(t *testing.T) {
+	c, a := fake(t, 4, Options{CallTimeout: timeout})
+	silent := open(t, a.topic, a.o)
+	if _, err := silent.join(); err != nil {
+		t.Fatal(err)
+	}
+	stable(t, c, a, 1)
+	silent.mu.Lock() // it cannot give up its partitions, so it does not join again
+	defer silent.mu.Unlock()
+	if _, err := a.join(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	_, err := c.WaitGroupInfo(ctx, a.o.Group, func(i *kfake.GroupInfo) bool { return i.State == "PreparingRebalance" && len(i.Members) == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := a.member.client.GroupMetadata()
+	began := time.Now()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > timeout/2 {
+		t.Errorf("leaving took %v", took)
+	}
+	for _, m := range c.GroupInfo(a.o.Group).Members {
+		if m.MemberID == id {
+			t.Error("the group still has the member that left")
+		}
+	}
+}
+
 // waitFor waits for a condition that another goroutine makes true.
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
@@ -123,7 +212,7 @@ func waitFor(t testing.TB, done func() bool) {
 		if ctx.Err() != nil {
 			t.Fatal("what must happen does not happen")
 		}
-		pause(ctx, time.Millisecond)
+		_ = redeliver.Wait(ctx, time.Millisecond, nil)
 	}
 }
 

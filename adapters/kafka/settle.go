@@ -26,7 +26,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	for i := range s {
 		out[i] = q.settle(s[i].Receipt.(*receipt), s[i].Action, s[i].After)
 	}
-	q.signal()
+	q.wake.Signal()
 	if q.member != nil {
 		poke(q.member.dirty)
 	}

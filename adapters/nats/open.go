@@ -185,7 +185,7 @@ func (q *Queue) explain(doing string, err error) error {
 	switch last := q.nc.LastError(); {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound),
 		errors.Is(err, jetstream.ErrConsumerDoesNotExist):
-		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "make it with semel queue create"
+		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "make it with Create, or semel queue create"
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		err, try = fmt.Errorf("nobody serves it: %w", err), "start the server with JetStream (-js), and check domain= in the URL"
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):

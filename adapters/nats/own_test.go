@@ -14,36 +14,11 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/nats/natstest"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
-
-// own starts the installed server with settings of its own, which may be killed.
-func own(t *testing.T, settings map[string]string) *server.Server {
-	t.Helper()
-	server.Need(t, "nats")
-	s, err := server.NATS(t.Context(), server.Options{Settings: settings})
-	if err != nil {
-		server.LeaveOut(t, "nats", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func restart(t *testing.T, s *server.Server) {
-	t.Helper()
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // count is how many messages of n are short of a nightly run.
 func count(nightly, otherwise int) int {
@@ -55,7 +30,7 @@ func count(nightly, otherwise int) int {
 
 // TestFM11_KillAfterSend: what Send returned for survives that the server's process is killed.
 func TestFM11_KillAfterSend(t *testing.T) {
-	s := own(t, nil)
+	s := server.Own(t, "nats", nil)
 	q := fresh(t, natstest.Connect(t, s.URL()), CreateOptions{Options: Options{CallTimeout: time.Minute}})
 	sent := 0
 	for range count(10, 2) {
@@ -67,7 +42,7 @@ func TestFM11_KillAfterSend(t *testing.T) {
 		if err := q.Send(t.Context(), ms...); err != nil {
 			t.Fatal(err)
 		}
-		restart(t, s)
+		server.Restart(t, s)
 	}
 	got := map[string]bool{}
 	receiveUntil(t, q, func() bool { return len(got) == sent }, func(d driver.Delivery) { got[d.ID] = true })
@@ -77,7 +52,7 @@ func TestFM11_KillAfterSend(t *testing.T) {
 // queue had reported. Messages that are sent afterwards arrive. A server of 2.9 gives them the numbers of the lost ones, and
 // skips those that its consumer remembers as delivered, if it had synced that (2.15 sets the consumer back).
 func TestFM11_PowerCut(t *testing.T) {
-	s := own(t, nil)
+	s := server.Own(t, "nats", nil)
 	nc := natstest.Connect(t, s.URL())
 	q := fresh(t, nc, CreateOptions{Visibility: 10 * time.Second, Options: Options{CallTimeout: 20 * time.Second}})
 	if f := q.Features(); f.Durable || len(f.Caveats) == 0 {
@@ -98,7 +73,7 @@ func TestFM11_PowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := nc.RTT(); err != nil && t.Context().Err() == nil; _, err = nc.RTT() {
-		pause(t.Context(), 10*time.Millisecond) // a request into the broken connection would be waited for
+		_ = redeliver.Wait(t.Context(), 10*time.Millisecond, nil) // a request into the broken connection would be waited for
 	}
 	stream, consumer, err := q.look(t.Context())
 	if err != nil {
@@ -152,7 +127,7 @@ func receiveUntil(t *testing.T, q *Queue, all func() bool, each func(driver.Deli
 		}
 		ds, err := q.Receive(ctx, 100)
 		if err != nil { // the server was away
-			pause(ctx, 10*time.Millisecond)
+			_ = redeliver.Wait(ctx, 10*time.Millisecond, nil)
 			continue
 		}
 		for _, d := range ds {
@@ -166,7 +141,7 @@ func receiveUntil(t *testing.T, q *Queue, all func() bool, each func(driver.Deli
 // TestFM35_ServerKilledInFlight: the server is killed while the engine has messages in flight. Their acks are unknown and
 // repeated, what was delivered twice is replayed, and each message has its effect once.
 func TestFM35_ServerKilledInFlight(t *testing.T) {
-	s := own(t, nil)
+	s := server.Own(t, "nats", nil)
 	n, kills := count(5000, 500), count(10, 2)
 	nc := natstest.Connect(t, s.URL())
 	q := fresh(t, nc, CreateOptions{Visibility: 2 * time.Second, Options: Options{Wait: time.Second, CallTimeout: 2 * time.Second,
@@ -207,11 +182,11 @@ func TestFM35_ServerKilledInFlight(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	for range kills {
 		<-reached
-		restart(t, s)
+		server.Restart(t, s)
 	}
 	<-done
 	for st, err := q.Stats(ctx); err != nil || !st.Empty(); st, err = q.Stats(ctx) {
-		pause(ctx, 20*time.Millisecond)
+		_ = redeliver.Wait(ctx, 20*time.Millisecond, nil)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -70,7 +70,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		return q.accept(msgs, redeliver.Deadline(sent, q.o.clock(), wait, c.AckWait)), nil
 	}
 	if err == nil && q.o.clock().Sub(sent) < min(wait, lookAgain) {
-		pause(ctx, lookAgain)
+		_ = redeliver.Wait(ctx, lookAgain, nil)
 	}
 	return nil, err
 }
@@ -167,13 +167,4 @@ func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
 		}
 	}
 	return out
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,20 +68,25 @@ func TestFM64_ManyToQueueDeleted(t *testing.T) {
 	}
 }
 
-// TestFM64_ReturnedByChannelThatEnded: a message that was returned counts also after its channel was replaced.
-func TestFM64_ReturnedByChannelThatEnded(t *testing.T) {
+// TestFM64_OneReturned: of two that send at once, one to a queue that is missing, only that one fails.
+func TestFM64_OneReturned(t *testing.T) {
 	dial := shared(t)
 	q := openQueue(t, dial, fresh(t, dial, CreateOptions{}), Options{})
-	ch, before, err := q.out.ready()
-	if err != nil {
-		t.Fatal(err)
+	gone := &Queue{name: q.name + "-gone"}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := q.Send(t.Context(), driver.Message{}, driver.Message{}); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if err := q.out.publish(t.Context(), gone, make([]outgoing, 2)); code(err) != amqp.NotFound {
+				t.Errorf("messages to a queue that is missing: %v", err)
+			}
+		})
 	}
-	q.out.returns = make(chan amqp.Return, 1)
-	q.out.returns <- amqp.Return{}
-	_ = ch.Close()
-	if _, after, err := q.out.ready(); err != nil || after != before+1 {
-		t.Errorf("%d messages were returned, then %d, %v", before, after, err)
-	}
+	wg.Wait()
 }
 
 // TestFM33_ConnectionEndsWhileBlocked: who waits for a server without memory goes on when its connection ends.
@@ -174,9 +180,9 @@ func TestFM17_DeclaredAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		go func() { errs <- q.declareDelay(&q.out.link, buckets[0]) }()
+		go func() { errs <- q.declareDelay(t.Context(), &q.out.link, buckets[0]) }()
 		go func() {
-			err := q.declareDelay(&q.in, buckets[0])
+			err := q.declareDelay(t.Context(), &q.in, buckets[0])
 			if err == nil {
 				err = q.start(1, q.delayQueue(buckets[0]))
 			}
@@ -186,4 +192,115 @@ func TestFM17_DeclaredAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestFM17_TwoProcessesDeclareAtOnce: two processes use the delay queues of a queue for the first time at once. RabbitMQ 3.10 may
+// end a connection then; it is made again, without an error of Receive or Send.
+func TestFM17_TwoProcessesDeclareAtOnce(t *testing.T) {
+	dial := shared(t)
+	for range 5 {
+		name := declare(t, dial, true, false, amqp.Table{"x-queue-type": "quorum"})
+		var errs [4]error
+		var wg sync.WaitGroup
+		for i := range 2 {
+			q := openQueue(t, dial, name, Options{Wait: 500 * time.Millisecond})
+			wg.Go(func() { _, errs[2*i] = q.Receive(t.Context(), 1) })
+			wg.Go(func() { errs[2*i+1] = q.Send(t.Context(), driver.Message{Delay: time.Hour}) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFM20_DeclareHangs: a declare of a delay queue that the server does not respond to holds no Send after its context, and no
+// Send without a delay.
+func TestFM20_DeclareHangs(t *testing.T) {
+	dial := shared(t)
+	q := openQueue(t, dial, fresh(t, dial, CreateOptions{}), Options{})
+	q.declaring <- struct{}{} // the one that hangs
+	var wg sync.WaitGroup
+	for range maxSends + 1 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := q.Send(ctx, driver.Message{Delay: time.Hour}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("send with a delay returned %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := q.Send(ctx, driver.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	<-q.declaring
+	if err := q.Send(ctx, driver.Message{Delay: time.Hour}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFM33_NoDeclareWhileBlocked: a server that accepts no messages is asked to declare nothing, because it would not respond.
+func TestFM33_NoDeclareWhileBlocked(t *testing.T) {
+	dial := shared(t)
+	q := openQueue(t, dial, fresh(t, dial, CreateOptions{}), Options{})
+	if _, err := q.out.get(); err != nil {
+		t.Fatal(err)
+	}
+	q.out.link.free = make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := q.out.declare(ctx, q, buckets[0]); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("declare returned %v", err)
+	}
+}
+
+// TestFM20_CutWhileAsking: a connection that the server ends during a request is made again, once.
+func TestFM20_CutWhileAsking(t *testing.T) {
+	dial := shared(t)
+	l := link{dial: dial}
+	t.Cleanup(func() { _ = l.close() })
+	for _, cuts := range []int{1, 2} {
+		calls := 0
+		err := l.with(func(ch *amqp.Channel) error {
+			if calls++; calls <= cuts {
+				_ = l.conn.Close()
+			}
+			return ch.Qos(1, 0, false)
+		})
+		if calls != 2 || (err == nil) != (cuts == 1) {
+			t.Errorf("%d cuts: called %d times, %v", cuts, calls, err)
+		}
+	}
+}
+
+// TestFM64_OthersHoldMessages: a queue whose last message is with another process is not empty, until that process has settled it.
+func TestFM64_OthersHoldMessages(t *testing.T) {
+	dial := shared(t)
+	name := fresh(t, dial, CreateOptions{})
+	idle, busy := openQueue(t, dial, name, Options{}), openQueue(t, dial, name, Options{})
+	await := func(want int64) {
+		t.Helper()
+		for _, q := range [...]*Queue{idle, busy} {
+			for s, err := q.Stats(t.Context()); err != nil || s.InFlight != want || s.Empty() != (want == 0); s, err = q.Stats(t.Context()) {
+				if t.Context().Err() != nil || err != nil {
+					t.Fatalf("%+v, %v", s, err)
+				}
+			}
+		}
+	}
+	for range 2 {
+		fill(t, busy, 1)
+		d := one(t, busy)
+		await(1)
+		settle(t, busy, driver.Applied, driver.Settlement{Receipt: d.Receipt})
+		await(0)
+	}
+	fill(t, busy, 1)
+	one(t, busy)
+	await(1)
+	cut(busy)
+	settle(t, idle, driver.Applied, driver.Settlement{Receipt: one(t, idle).Receipt})
 }

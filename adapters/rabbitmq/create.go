@@ -15,14 +15,13 @@ type CreateOptions struct {
 // Create declares a durable queue, without a delivery limit, and its delay queues, if the user may. It leaves a queue that
 // exists as it is.
 func Create(ctx context.Context, dial Dial, queue string, o CreateOptions) error {
-	q := &Queue{name: queue, o: Options{}.withDefaults(), in: link{dial: dial}}
-	err := await(ctx, q.o.CallTimeout, func(context.Context) error {
+	return administer(ctx, dial, queue, "declare", func(ctx context.Context, q *Queue) error {
 		conn, err := q.in.get()
 		if err != nil {
 			return err
 		}
 		q.is.Version, _ = conn.Properties["version"].(string)
-		if _, err := q.messages(queue); err != nil {
+		if _, err := q.look(queue); err != nil {
 			if err := q.in.with(func(ch *amqp.Channel) error {
 				_, err := ch.QueueDeclare(queue, true, false, false, false, o.args(q.is.Version))
 				return err
@@ -31,19 +30,12 @@ func Create(ctx context.Context, dial Dial, queue string, o CreateOptions) error
 			}
 		}
 		for _, b := range buckets { // RabbitMQ 3.10 ends a connection that consumes a queue while another one declares it
-			if err := q.declareDelay(&q.in, b); err != nil && code(err) != amqp.AccessRefused {
+			if err := q.declareDelay(ctx, &q.in, b); err != nil && code(err) != amqp.AccessRefused {
 				return err
 			}
 		}
 		return nil
 	})
-	if closed := q.in.close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return q.explain("declare", err)
-	}
-	return nil
 }
 
 func (o CreateOptions) args(version string) amqp.Table {
@@ -58,13 +50,8 @@ func (o CreateOptions) args(version string) amqp.Table {
 
 // Delete deletes a queue with its messages and its delay queues. It returns nil if there is none.
 func Delete(ctx context.Context, dial Dial, queue string) error {
-	q := &Queue{name: queue, o: Options{}.withDefaults(), in: link{dial: dial}}
-	err := await(ctx, q.o.CallTimeout, func(context.Context) error {
-		names := []string{queue}
-		for _, b := range buckets {
-			names = append(names, q.delayQueue(b))
-		}
-		for _, name := range names {
+	return administer(ctx, dial, queue, "delete", func(_ context.Context, q *Queue) error {
+		for _, name := range append(q.names(), q.busyQueue()) {
 			if err := q.in.with(func(ch *amqp.Channel) error {
 				_, err := ch.QueueDelete(name, false, false, false)
 				return err
@@ -74,11 +61,17 @@ func Delete(ctx context.Context, dial Dial, queue string) error {
 		}
 		return nil
 	})
+}
+
+// administer calls f with a queue that need not exist.
+func administer(ctx context.Context, dial Dial, queue, doing string, f func(ctx context.Context, q *Queue) error) error {
+	q := newQueue(dial, queue, Options{})
+	err := await(ctx, q.o.CallTimeout, func(ctx context.Context) error { return f(ctx, q) })
 	if closed := q.in.close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return q.explain("delete", err)
+		return q.explain(doing, err)
 	}
 	return nil
 }

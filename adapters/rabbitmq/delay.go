@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"context"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,11 +21,25 @@ func (q *Queue) delayQueue(bucket time.Duration) string {
 	return q.name + ".delay." + driver.DurationText(bucket)
 }
 
+// names are those of the queue and of its delay queues.
+func (q *Queue) names() []string {
+	all := []string{q.name}
+	for _, b := range buckets {
+		all = append(all, q.delayQueue(b))
+	}
+	return all
+}
+
 // declareDelay declares a delay queue. When two declare a quorum queue at once, RabbitMQ 3.10 confirms it to the second one
-// before it has started, and ends the connection that consumes it then, with all deliveries. So a process declares in turn.
-func (q *Queue) declareDelay(l *link, bucket time.Duration) error {
-	q.declaring.Lock()
-	defer q.declaring.Unlock()
+// before it has started, and ends the connection that consumes it then, with all deliveries. So a process declares in turn. A
+// server may not respond for long: the others wait for their turn until ctx ends.
+func (q *Queue) declareDelay(ctx context.Context, l *link, bucket time.Duration) error {
+	select {
+	case q.declaring <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-q.declaring }()
 	return l.with(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(q.delayQueue(bucket), true, false, false, false, CreateOptions{}.args(q.is.Version))
 		return err

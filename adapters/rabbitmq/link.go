@@ -107,14 +107,26 @@ func (l *link) channel() (*amqp.Channel, error) {
 	return conn.Channel()
 }
 
-// with calls f with a channel of its own.
+// with calls f with a channel of its own, again if the connection ends.
 func (l *link) with(f func(ch *amqp.Channel) error) error {
-	ch, err := l.channel()
-	if err != nil {
-		return err
+	return again(func() error {
+		ch, err := l.channel()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = ch.Close() }()
+		return f(ch)
+	})
+}
+
+// again calls f, and once more if the connection ended meanwhile. RabbitMQ 3.10 ends a connection with an internal error when it
+// declares or consumes a queue at the moment in which another process declares that queue for the first time.
+func again(f func() error) error {
+	err := f()
+	if code(err) == amqp.InternalError || errors.Is(err, amqp.ErrClosed) {
+		err = f()
 	}
-	defer func() { _ = ch.Close() }()
-	return f(ch)
+	return err
 }
 
 func (l *link) close() error {
@@ -154,7 +166,7 @@ func (q *Queue) explain(doing string, err error) error {
 	try := ""
 	switch code(err) {
 	case amqp.NotFound:
-		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "declare it with semel queue create"
+		err, try = fmt.Errorf("%w: %w", ErrNotFound, err), "declare it with Create, or semel queue create"
 	case amqp.AccessRefused:
 		try = "give the user the rights configure, write and read for the queue (rabbitmqctl set_permissions)"
 	case amqp.ResourceLocked:

@@ -24,7 +24,7 @@ type Queue struct {
 	in   link // consumes and inspects
 	out  publisher
 
-	declaring sync.Mutex // one declares a delay queue: see declareDelay
+	declaring chan struct{} // of the one that declares a delay queue: see declareDelay
 
 	opening sync.Mutex              // one starts consumers
 	tried   [len(buckets)]time.Time // when a consumer of a delay queue was tried to be started, until it runs
@@ -35,14 +35,14 @@ type Queue struct {
 	held     redeliver.Schedule[*message] // of the queue, delayed here
 	waiting  redeliver.Schedule[*message] // of the delay queues
 	noDelays bool                         // the user must not declare delay queues
-	wake     chan struct{}                // closed and replaced when there is something new for Receive
+	busy     bool                         // this process consumes the busy queue
+	wake     redeliver.Wake               // when there is something new for Receive
 }
 
 // Open opens a queue, which must exist (see [Create]), and reads its settings. It refuses streams. A missing queue is an
 // [ErrNotFound]. The queue consumes from the first Receive on.
 func Open(ctx context.Context, dial Dial, queue string, o Options) (*Queue, error) {
-	q := &Queue{name: queue, o: o.withDefaults(), in: link{dial: dial}, wake: make(chan struct{})}
-	q.out = publisher{link: link{dial: dial}, slot: make(chan struct{}, 1)}
+	q := newQueue(dial, queue, o)
 	err := await(ctx, q.o.CallTimeout, func(ctx context.Context) error { return q.readSettings(ctx) })
 	if err == nil && q.is.Type == "stream" {
 		err = errors.New("it is a stream, which keeps messages that are acknowledged; Try: declare a quorum queue")
@@ -51,6 +51,12 @@ func Open(ctx context.Context, dial Dial, queue string, o Options) (*Queue, erro
 		return nil, errors.Join(q.explain("open", err), q.in.close())
 	}
 	return q, nil
+}
+
+func newQueue(dial Dial, queue string, o Options) *Queue {
+	q := &Queue{name: queue, o: o.withDefaults(), in: link{dial: dial}, declaring: make(chan struct{}, 1)}
+	q.out.dial, q.out.slots = dial, make(chan struct{}, maxSends)
+	return q
 }
 
 // Settings returns the settings that Open read.
@@ -94,56 +100,119 @@ func (q *Queue) alive() (all []*session) {
 	return all
 }
 
-// changed wakes those that wait in Receive. It needs the lock.
-func (q *Queue) changed() {
-	close(q.wake)
-	q.wake = make(chan struct{})
-}
-
 // Stats counts what the queue holds: ready messages, those that this process has in flight, and those that are delayed here
-// or in delay queues. It does not see what other processes have in flight.
+// or in delay queues. Each other process that holds messages for some time counts as one in flight, because RabbitMQ does not show
+// what a consumer holds.
 func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	s.Approximate = true
+	var busy int
 	err = await(ctx, q.o.CallTimeout, func(context.Context) error {
-		n, err := q.messages(q.name)
+		main, err := q.look(q.name)
 		if err != nil {
 			return err
 		}
-		s.Visible = n
+		s.Visible = int64(main.Messages)
 		for _, b := range buckets {
-			n, err := q.messages(q.delayQueue(b))
+			delayed, err := q.look(q.delayQueue(b))
 			if err != nil && code(err) != amqp.NotFound {
 				return err
 			}
-			s.Delayed += n
+			s.Delayed += int64(delayed.Messages)
 		}
-		return nil
+		marks, err := q.look(q.busyQueue())
+		if busy = marks.Consumers; code(err) == amqp.NotFound || code(err) == amqp.AccessRefused {
+			return nil
+		}
+		return err
 	})
 	if err != nil {
 		return driver.QueueStats{Approximate: true}, q.explain("count", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.Visible += int64(len(q.ready))
-	held := q.held.Len() + q.waiting.Len()
-	s.Delayed += int64(held)
-	for _, x := range q.sessions {
-		if x != nil {
-			s.InFlight += int64(x.open())
-		}
+	if q.busy {
+		busy--
 	}
-	s.InFlight = max(s.InFlight-int64(len(q.ready)+held), 0)
+	held := q.held.Len() + q.waiting.Len()
+	s.Visible += int64(len(q.ready))
+	s.Delayed += int64(held)
+	s.InFlight = int64(max(q.open()-len(q.ready)-held, 0) + max(busy, 0))
 	return s, nil
 }
 
-// messages counts the ready messages of a queue.
-func (q *Queue) messages(name string) (n int64, err error) {
+// look asks how many messages of a queue are ready, and how many consumers it has.
+func (q *Queue) look(name string) (found amqp.Queue, err error) {
 	err = q.in.with(func(ch *amqp.Channel) error {
-		got, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		n = int64(got.Messages)
+		found, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
-	return n, err
+	return found, err
+}
+
+// open counts the deliveries of this process that are not settled. It needs the lock.
+func (q *Queue) open() (n int) {
+	for _, s := range q.sessions {
+		if s == nil {
+			continue
+		}
+		for _, m := range s.window {
+			if m.state == pending {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// busyQueue is the name of a queue that has a consumer for each process that holds messages: see Stats. Nothing is sent to it, and
+// it is deleted with its last consumer.
+func (q *Queue) busyQueue() string { return q.name + ".busy" }
+
+// showBusy consumes the busy queue while this process holds messages. It returns when the session has ended.
+func (q *Queue) showBusy(s *session) {
+	look := time.NewTicker(lookBusy)
+	defer look.Stop()
+	var mark *amqp.Channel
+	for range look.C {
+		q.mu.Lock()
+		holds := s.alive() && q.open() > 0
+		q.mu.Unlock()
+		switch {
+		case holds && mark == nil:
+			ch, err := q.consumeBusy()
+			if code(err) == amqp.AccessRefused {
+				q.o.Logger.Warn("others cannot see that this process holds messages", "queue", q.busyQueue(), "err", err)
+				return
+			}
+			if err != nil { // another one has just ended it, or the connection ended
+				continue
+			}
+			mark = ch
+		case !holds && mark != nil:
+			_ = mark.Close()
+			mark = nil
+		}
+		q.mu.Lock()
+		q.busy = mark != nil
+		q.mu.Unlock()
+		if !s.alive() {
+			return
+		}
+	}
+}
+
+func (q *Queue) consumeBusy() (*amqp.Channel, error) {
+	ch, err := q.in.channel()
+	if err != nil {
+		return nil, err
+	}
+	if _, err = ch.QueueDeclare(q.busyQueue(), true, true, false, false, nil); err == nil {
+		_, err = ch.Consume(q.busyQueue(), consumerTag, true, false, false, false, nil)
+	}
+	if err != nil {
+		_ = ch.Close()
+	}
+	return ch, err
 }
 
 // Peek returns ErrUnsupported: RabbitMQ shows messages only to their receivers, and counts that as a delivery.
@@ -165,11 +234,7 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 			}
 			n += int64(len(mine))
 		}
-		names := []string{q.name}
-		for _, b := range buckets {
-			names = append(names, q.delayQueue(b))
-		}
-		for i, name := range names {
+		for i, name := range q.names() {
 			err := q.in.with(func(ch *amqp.Channel) error {
 				removed, err := ch.QueuePurge(name, false)
 				n += int64(removed)

@@ -160,7 +160,7 @@ func TestOpen_Refuses(t *testing.T) {
 		want     string
 		notFound bool
 	}{
-		"missing":   {dial, "semel-test-nobody", "declare it with semel queue create", true},
+		"missing":   {dial, "semel-test-nobody", "semel queue create", true},
 		"stream":    {dial, stream, "declare a quorum queue", false},
 		"exclusive": {dial, exclusive.Name, "not exclusive", false},
 		"recovery":  {recovering, stream, "leave amqp.Config.Recovery out", false},

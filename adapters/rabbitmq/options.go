@@ -15,6 +15,10 @@ const (
 	MaxHold = time.Minute
 	// consumerTimeout is RabbitMQ's default of consumer_timeout.
 	consumerTimeout = 30 * time.Minute
+	// lookBusy is how often a process looks whether it holds messages.
+	lookBusy = time.Second
+	// maxSends is how many Sends publish at once, each on a channel of its own.
+	maxSends = 64
 	// maxOutstanding is how many messages of one Send await their confirmation at once.
 	maxOutstanding = 2000
 )

@@ -23,27 +23,7 @@ func own(t *testing.T, settings map[string]string) *server.Server {
 	if !semeltest.Nightly() {
 		t.Skip("nightly: it starts a node of its own")
 	}
-	server.Need(t, "rabbitmq")
-	s, err := server.RabbitMQ(t.Context(), server.Options{Settings: settings})
-	if err != nil {
-		server.LeaveOut(t, "rabbitmq", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func restart(t *testing.T, s *server.Server) {
-	t.Helper()
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	return server.Own(t, "rabbitmq", settings)
 }
 
 // settled declares the queues, and restarts the node in order: a quorum queue of RabbitMQ 3.10 that was declared a second before
@@ -51,7 +31,7 @@ func restart(t *testing.T, s *server.Server) {
 func settled(t *testing.T, s *server.Server, q *Queue) {
 	t.Helper()
 	for _, b := range buckets {
-		if err := q.declareDelay(&q.in, b); err != nil {
+		if err := q.declareDelay(t.Context(), &q.in, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +111,7 @@ func TestFM35_NodeKilledInFlight(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	<-half
-	restart(t, s)
+	server.Restart(t, s)
 	select {
 	case <-done:
 	case <-time.After(3 * time.Minute):
@@ -166,7 +146,7 @@ func TestFM11_KillAfterSend(t *testing.T) {
 		if err := q.Send(t.Context(), driver.Message{ID: "later", Delay: 11 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
-		restart(t, s)
+		server.Restart(t, s)
 		if n := empty(t, reopened(t, dial, name, Options{Wait: time.Minute}), 501); n != 501 {
 			t.Errorf("%d of 501 confirmed messages are left", n)
 		}

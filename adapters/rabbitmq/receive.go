@@ -80,34 +80,25 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	end := time.NewTimer(q.o.Wait)
-	defer end.Stop()
-	for {
+	for end := time.Now().Add(q.o.Wait); ; {
 		if err := await(ctx, q.o.CallTimeout, func(context.Context) error { return q.consume() }); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			return nil, q.explain("receive from", err)
 		}
-		out, early, next, wake := q.take(limit)
+		wake := q.wake.C()
+		out, early, next := q.take(limit)
 		if len(early) > 0 {
 			q.putOff(ctx, early)
 		}
-		if len(out) > 0 {
+		left := time.Until(end)
+		if len(out) > 0 || left <= 0 {
 			return out, nil
 		}
-		due := time.NewTimer(next)
-		select {
-		case <-wake:
-		case <-due.C:
-		case <-end.C:
-			due.Stop()
-			return nil, nil
-		case <-ctx.Done():
-			due.Stop()
-			return nil, ctx.Err()
+		if err := redeliver.Wait(ctx, min(next, left), wake); err != nil {
+			return nil, err
 		}
-		due.Stop()
 	}
 }
 
@@ -126,7 +117,9 @@ func (q *Queue) consume() error {
 		}
 		q.tried[i] = time.Now()
 		go func() {
-			err := q.declareDelay(&q.in, b)
+			ctx, cancel := context.WithTimeout(context.Background(), q.o.CallTimeout)
+			defer cancel()
+			err := q.declareDelay(ctx, &q.in, b)
 			if err == nil {
 				err = q.start(i+1, q.delayQueue(b))
 			}
@@ -156,8 +149,12 @@ func (q *Queue) running(i int) bool {
 	return q.sessions[i] != nil && q.sessions[i].alive()
 }
 
-// start starts a consumer.
+// start starts a consumer, again if the connection ends.
 func (q *Queue) start(i int, name string) error {
+	return again(func() error { return q.startOnce(i, name) })
+}
+
+func (q *Queue) startOnce(i int, name string) error {
 	ch, err := q.in.channel()
 	if err != nil {
 		return err
@@ -185,6 +182,9 @@ func (q *Queue) start(i int, name string) error {
 	q.sessions[i] = s
 	q.mu.Unlock()
 	go q.pump(s, in, ended)
+	if i == 0 {
+		go q.showBusy(s)
+	}
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (q *Queue) pump(s *session, in <-chan amqp.Delivery, ended <-chan *amqp.Err
 		}
 		q.mu.Lock()
 		q.drop(s)
-		q.changed()
+		q.wake.Signal()
 		q.mu.Unlock()
 		return
 	}
@@ -227,7 +227,7 @@ func (q *Queue) arrive(s *session, d amqp.Delivery) {
 	} else {
 		q.ready = append(q.ready, m)
 	}
-	q.changed()
+	q.wake.Signal()
 }
 
 // fresh is how old a delivery is at most when Receive returns it. The server closes a channel with all its deliveries when one
@@ -260,9 +260,8 @@ func (q *Queue) drop(s *session) {
 	q.waiting.Drop(of)
 }
 
-// take takes what can be delivered now, and messages that are not due and cannot be held. next is when a held message is due,
-// and wake is closed when there is something new.
-func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next time.Duration, wake <-chan struct{}) {
+// take takes what can be delivered now, and settlements of messages that are not due. next is when a held message is due.
+func (q *Queue) take(limit int) (out []driver.Delivery, early []driver.Settlement, next time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -270,13 +269,11 @@ func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next t
 	for len(q.ready) > 0 && len(out) < limit {
 		m := q.ready[0]
 		q.ready = q.ready[1:]
+		m.holder = &receipt{q: q, m: m, Receipt: redeliver.NewReceipt(forever)}
 		if m.due.After(now) {
-			if !q.hold(m, m.due, now) {
-				early = append(early, m)
-			}
+			early = append(early, driver.Settlement{Receipt: m.holder, Action: driver.Defer, After: m.due.Sub(now)})
 			continue
 		}
-		m.holder = &receipt{q: q, m: m, Receipt: redeliver.NewReceipt(forever)}
 		m.count++
 		d := driver.Delivery{Message: m.msg, Receipt: m.holder}
 		if q.is.Type == "quorum" {
@@ -290,7 +287,7 @@ func (q *Queue) take(limit int) (out []driver.Delivery, early []*message, next t
 			next = min(next, due.Sub(now))
 		}
 	}
-	return out, early, next, q.wake
+	return out, early, next
 }
 
 // hold keeps a message here until it is due, if that is soon, and if at most half of the prefetch is held: the rest stays free
@@ -306,51 +303,23 @@ func (q *Queue) hold(m *message, due, now time.Time) bool {
 	}
 	m.holder, m.due = nil, time.Time{}
 	q.held.Put(due, m)
-	q.changed()
+	q.wake.Signal()
 	return true
 }
 
-// putOff moves messages that are not due to delay queues. If that fails they are held, and looked at again.
-func (q *Queue) putOff(ctx context.Context, early []*message) {
-	_ = await(ctx, q.o.CallTimeout, func(ctx context.Context) error {
-		err := q.copyEarly(ctx, early)
-		if err == nil {
-			return nil
-		}
-		q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name, "messages", len(early), "err", err)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		for _, m := range early {
-			if m.s.alive() && m.state == pending {
-				q.waiting.Put(time.Now().Add(time.Second), m)
-			}
-		}
-		q.changed()
-		return err
-	})
-}
-
-// copyEarly publishes copies of messages to delay queues, then acks the messages.
-func (q *Queue) copyEarly(ctx context.Context, early []*message) error {
-	copies := make([]outgoing, len(early))
-	for i, m := range early {
-		copies[i] = q.delayed(m, m.due)
+// putOff delays messages that are not due. If that fails they are looked at again.
+func (q *Queue) putOff(ctx context.Context, early []driver.Settlement) {
+	_, err := q.Settle(ctx, early...)
+	if err == nil {
+		return
 	}
-	if err := q.out.publish(ctx, q, copies); err != nil {
-		return err
-	}
-	acks := map[*session][]*message{}
+	q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name, "messages", len(early), "err", err)
 	q.mu.Lock()
-	for _, m := range early {
-		if m.state == pending { // not purged meanwhile
-			m.state = sending
-			acks[m.s] = append(acks[m.s], m)
+	defer q.mu.Unlock()
+	for i := range early {
+		if m := early[i].Receipt.(*receipt).m; m.holder == early[i].Receipt && m.s.alive() && m.state == pending {
+			q.waiting.Put(time.Now().Add(time.Second), m)
 		}
 	}
-	q.mu.Unlock()
-	var err error
-	for s, ms := range acks { // each is sent, also when another one fails
-		err = errors.Join(err, q.write(s, ms, nil))
-	}
-	return err
+	q.wake.Signal()
 }

@@ -21,13 +21,17 @@ type outgoing struct {
 // publisher publishes with confirmations. Its link is its own: see [Dial].
 type publisher struct {
 	link
-	slot chan struct{} // whoever publishes
+	slots chan struct{} // of those that publish
 
 	now      sync.Mutex // guards what follows
-	ch       *amqp.Channel
-	returns  chan amqp.Return
-	returned int // messages that no queue took
+	free     []*confirming
 	declared map[time.Duration]bool
+}
+
+// confirming is a channel in confirm mode. One publish at a time has it.
+type confirming struct {
+	*amqp.Channel
+	returns chan amqp.Return
 }
 
 // Send publishes messages as persistent ones, and waits until the server has confirmed all. A message that the server would
@@ -59,98 +63,83 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 	}
 }
 
-// publish sends messages, at most maxOutstanding ahead of their confirmations, and waits for all of these. A queue that is
-// missing returns what is published to it: all that publish at that time fail then.
+// publish sends messages, at most maxOutstanding ahead of their confirmations, and waits for all of these.
 func (p *publisher) publish(ctx context.Context, q *Queue, ms []outgoing) error {
 	select {
-	case p.slot <- struct{}{}:
+	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	ch, before, err := p.ready()
-	var waiting []*amqp.DeferredConfirmation
-	for i := 0; i < len(ms) && err == nil; i++ {
-		to := q.name
-		if ms[i].to > 0 {
-			to, err = q.delayQueue(ms[i].to), p.declare(q, ms[i].to)
-		}
-		if err == nil {
-			err = p.writable(ctx)
-		}
-		var c *amqp.DeferredConfirmation
-		if err == nil {
-			c, err = ch.PublishWithDeferredConfirm("", to, true, false, ms[i].msg)
-		}
-		if waiting = append(waiting, c); err == nil && len(waiting) >= maxOutstanding {
-			err, waiting = p.confirmed(ctx, waiting[0]), waiting[1:]
+	defer func() { <-p.slots }()
+	for i := range ms {
+		if err := p.declare(ctx, q, ms[i].to); err != nil {
+			return err
 		}
 	}
-	<-p.slot
-	for i := 0; i < len(waiting) && err == nil; i++ {
-		err = p.confirmed(ctx, waiting[i])
-	}
+	ch, err := p.take()
 	if err != nil {
 		return err
 	}
+	returned, waiting := 0, []*amqp.DeferredConfirmation(nil)
+	for i := 0; (i < len(ms) || len(waiting) > 0) && err == nil; i++ {
+		if i < len(ms) {
+			to := q.name
+			if ms[i].to > 0 {
+				to = q.delayQueue(ms[i].to)
+			}
+			var c *amqp.DeferredConfirmation
+			if err = p.writable(ctx); err == nil {
+				c, err = ch.PublishWithDeferredConfirm("", to, true, false, ms[i].msg)
+			}
+			waiting = append(waiting, c)
+		}
+		if err == nil && (i >= len(ms) || len(waiting) >= maxOutstanding) {
+			err, waiting = confirmed(ctx, waiting[0]), waiting[1:]
+			for ; len(ch.returns) > 0; returned++ { // the server returns a message before it confirms it
+				<-ch.returns
+			}
+		}
+	}
+	if err != nil {
+		return errors.Join(err, ch.Close())
+	}
 	p.now.Lock()
 	defer p.now.Unlock()
-	p.count()
-	if p.returned != before {
+	p.free = append(p.free, ch)
+	if returned > 0 {
 		p.declared = nil
-		return fmt.Errorf("%w: the server returned a message that no queue takes; Try: declare it with semel queue create", ErrNotFound)
+		return &amqp.Error{Code: amqp.NotFound, Reason: fmt.Sprintf("the server returned %d messages that no queue takes", returned)}
 	}
 	return nil
 }
 
-// ready returns a channel in confirm mode, and how many messages were returned until now. The caller has the slot.
-func (p *publisher) ready() (*amqp.Channel, int, error) {
+// take returns a channel that nobody else uses.
+func (p *publisher) take() (*confirming, error) {
 	p.now.Lock()
-	defer p.now.Unlock()
-	p.count() // also those of a channel that has ended: its publishers may still look
-	if p.ch != nil && !p.ch.IsClosed() {
-		return p.ch, p.returned, nil
+	for n := len(p.free); n > 0; n-- {
+		ch := p.free[n-1]
+		if p.free = p.free[:n-1]; !ch.IsClosed() {
+			p.now.Unlock()
+			return ch, nil
+		}
 	}
+	p.now.Unlock()
 	ch, err := p.channel()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := ch.Confirm(false); err != nil {
-		return nil, 0, errors.Join(err, ch.Close())
+		return nil, errors.Join(err, ch.Close())
 	}
-	p.ch, p.returns = ch, ch.NotifyReturn(make(chan amqp.Return, 2*maxOutstanding))
-	return ch, p.returned, nil
+	return &confirming{ch, ch.NotifyReturn(make(chan amqp.Return, 2*maxOutstanding))}, nil
 }
 
-// count counts the messages that the server returned. It returns a message before it confirms it. It needs the lock.
-func (p *publisher) count() {
-	for {
-		select {
-		case _, ok := <-p.returns:
-			if ok {
-				p.returned++
-				continue
-			}
-		default:
-		}
-		return
-	}
-}
-
-// confirmed waits for a confirmation. It counts returned messages meanwhile: when nobody takes them, confirmations do not arrive.
-func (p *publisher) confirmed(ctx context.Context, c *amqp.DeferredConfirmation) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for waits := true; waits; {
-		select {
-		case <-c.Done():
-			waits = false
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		p.now.Lock()
-		p.count()
-		p.now.Unlock()
+// confirmed waits for a confirmation.
+func confirmed(ctx context.Context, c *amqp.DeferredConfirmation) error {
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	if !c.Acked() {
 		return errors.New("the server did not confirm a message: it refused it (the queue is full, or the message too large), or the connection ended")
@@ -158,16 +147,26 @@ func (p *publisher) confirmed(ctx context.Context, c *amqp.DeferredConfirmation)
 	return nil
 }
 
-// declare declares a delay queue, once for each connection.
-func (p *publisher) declare(q *Queue, bucket time.Duration) error {
+// declare declares a delay queue (0 = none), once. It locks nothing meanwhile, so that other Sends go on.
+func (p *publisher) declare(ctx context.Context, q *Queue, bucket time.Duration) error {
 	p.now.Lock()
-	defer p.now.Unlock()
-	if p.declared[bucket] {
+	declared := bucket == 0 || p.declared[bucket]
+	p.now.Unlock()
+	if declared {
 		return nil
 	}
-	if err := q.declareDelay(&p.link, bucket); err != nil {
+	_, err := p.get()
+	if err == nil {
+		err = p.writable(ctx) // a server that reads nothing does not respond either
+	}
+	if err == nil {
+		err = q.declareDelay(ctx, &p.link, bucket)
+	}
+	if err != nil {
 		return fmt.Errorf("declare the delay queue %s: %w", q.delayQueue(bucket), err)
 	}
+	p.now.Lock()
+	defer p.now.Unlock()
 	if p.declared == nil {
 		p.declared = map[time.Duration]bool{}
 	}

@@ -122,7 +122,7 @@ func (q *Queue) readSettings(ctx context.Context) error {
 		return err
 	}
 	q.is.Version, _ = conn.Properties["version"].(string)
-	if _, err := q.messages(q.name); err != nil {
+	if _, err := q.look(q.name); err != nil {
 		return err
 	}
 	if err := q.probe(); err != nil {

@@ -180,16 +180,6 @@ func (s *session) barrier(prefetch int) error {
 	return s.ch.Qos(prefetch, 0, false)
 }
 
-// open counts the deliveries that are not settled. It needs the lock of the queue.
-func (s *session) open() (n int) {
-	for _, m := range s.window {
-		if m.state == pending {
-			n++
-		}
-	}
-	return n
-}
-
 // take marks all deliveries that are not settled as being acked. It needs the lock of the queue.
 func (s *session) take() (all []*message) {
 	for _, m := range s.window {

@@ -9,6 +9,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // BenchmarkBatches compares claim and completion of a batch of 100 with the least that could stand for them: two pipelines
@@ -16,7 +18,7 @@ import (
 func BenchmarkBatches(b *testing.B) {
 	for _, fsync := range []string{"no", "everysec", "always"} {
 		b.Run("appendfsync="+fsync, func(b *testing.B) {
-			srv := own(b, map[string]string{"appendfsync": fsync})
+			srv := server.Own(b, "redis", map[string]string{"appendfsync": fsync})
 			s := openFor(b, connect(b, srv.URL()), Options{})
 			const batch = 100
 			var raw, ours time.Duration
@@ -80,7 +82,7 @@ func completeWith(b *testing.B, s *Store, n, size int, acks []driver.Settlement)
 
 // BenchmarkCallers has 256 callers, each with one key at a time, on a connection of its own.
 func BenchmarkCallers(b *testing.B) {
-	srv := own(b, map[string]string{"appendfsync": "everysec"})
+	srv := server.Own(b, "redis", map[string]string{"appendfsync": "everysec"})
 	const callers = 256
 	c := connectWith(b, srv.URL(), callers)
 	s := openFor(b, c, Options{})
@@ -99,7 +101,7 @@ func BenchmarkCallers(b *testing.B) {
 
 // BenchmarkMemory measures what a completed record takes.
 func BenchmarkMemory(b *testing.B) {
-	srv := own(b, map[string]string{"appendonly": "no"})
+	srv := server.Own(b, "redis", map[string]string{"appendonly": "no"})
 	s := openFor(b, connect(b, srv.URL()), Options{})
 	before, err := Inspect(b.Context(), s.client)
 	if err != nil {
@@ -157,54 +159,42 @@ func received(b *testing.B, q *Queue, n int) (ss []driver.Settlement) {
 	return ss
 }
 
-// BenchmarkStreams compares a batch of 100 messages of 300 bytes with the plain commands: XADD in a pipeline; XREADGROUP, then
-// XACK and XDEL of all at once; and the same with records, whose acks commit with them. They take turns on one server of
-// their own; only their ratios count.
+// BenchmarkStreams compares batches of 100 messages with the plain commands: XADD in a pipeline; XREADGROUP, then XACK and XDEL of
+// all at once.
 func BenchmarkStreams(b *testing.B) {
-	srv := own(b, map[string]string{"appendfsync": "everysec"})
+	srv := server.Own(b, "redis", map[string]string{"appendfsync": "everysec"})
 	q := queueOf(b, openFor(b, connect(b, srv.URL()), Options{}), time.Minute)
-	c, body := q.s.client, make([]byte, 300)
+	c := q.s.client
 	if err := c.XGroupCreateMkStream(b.Context(), "raw", "g", "0").Err(); err != nil {
 		b.Fatal(err)
 	}
+	semeltest.RaceQueue(b, semeltest.QueueRace{
+		Messages: 100, Batch: 100, Open: func() driver.Queue { return q },
+		Send: func(n int, body []byte) error { return rawSend(b, c, n, body) }, Receive: func(n int) error { return rawReceive(b, c, n) },
+	})
+}
+
+// BenchmarkJoined measures batches of 100 messages whose acks commit with their records.
+func BenchmarkJoined(b *testing.B) {
+	srv := server.Own(b, "redis", map[string]string{"appendfsync": "everysec"})
+	q := queueOf(b, openFor(b, connect(b, srv.URL()), Options{}), time.Minute)
 	const batch = 100
 	ms := make([]driver.Message, batch)
 	for i := range ms {
-		ms[i].Body = body
+		ms[i].Body = make([]byte, 300)
 	}
-	var spent [5]time.Duration
-	timed := func(n int, f func() error) {
-		began := time.Now()
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
-		spent[n] += time.Since(began)
-	}
+	var spent time.Duration
 	for n := 0; b.Loop(); n++ {
-		timed(0, func() error { return rawSend(b, c, batch, body) })
-		timed(1, func() error { return q.Send(b.Context(), ms...) })
-		timed(2, func() error { return rawReceive(b, c, batch) })
-		var ss []driver.Settlement
-		timed(3, func() error {
-			ss = received(b, q, batch)
-			_, err := q.Settle(b.Context(), ss...)
-			return err
-		})
 		if err := q.Send(b.Context(), ms...); err != nil {
 			b.Fatal(err)
 		}
-		timed(4, func() error {
-			ss = received(b, q, batch)
-			completeWith(b, q.s, n, batch, ss)
-			return nil
-		})
+		began := time.Now()
+		completeWith(b, q.s, n, batch, received(b, q, batch))
+		spent += time.Since(began)
 	}
 	if s, err := q.Stats(b.Context()); err != nil || !s.Empty() {
 		b.Fatal(s, err)
 	}
-	b.ReportMetric(spent[0].Seconds()/spent[1].Seconds(), "send")
-	b.ReportMetric(spent[2].Seconds()/spent[3].Seconds(), "receive+ack")
-	b.ReportMetric(spent[2].Seconds()/spent[4].Seconds(), "receive+claim+commit")
-	b.ReportMetric(float64(b.N*batch)/spent[2].Seconds(), "raw/s")
+	b.ReportMetric(float64(b.N*batch)/spent.Seconds(), "receive+claim+commit/s")
 	b.ReportMetric(0, "ns/op")
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -35,7 +37,7 @@ func behind(a, b *item, newest bool) int {
 	return c
 }
 
-// Cases lists a page of cases. See [driver.CaseLister].
+// Cases lists a page of cases. It leaves out records that cannot be read, and logs them. See [driver.CaseLister].
 func (s *Store) Cases(ctx context.Context, f driver.CaseFilter) (page []driver.Record, next driver.Cursor, err error) {
 	var all []found
 	err = s.eachCase(ctx, f, f.Limit+1, func(c found) { all = append(all, c) })
@@ -120,6 +122,10 @@ func (s *Store) walk(ctx context.Context, list string, f driver.CaseFilter, afte
 		s.read(ctx, items...)
 		for _, i := range items {
 			r, err := i.record()
+			if isUnreadable(err) {
+				slog.Warn("a case is left out of the list", "list", list, "hash", hex.EncodeToString(i.hash[:hashSize]), "err", err)
+				continue
+			}
 			if err != nil {
 				return err
 			}

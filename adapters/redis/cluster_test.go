@@ -26,7 +26,7 @@ func newCluster(t *testing.T) *goredis.ClusterClient {
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv := own(t, map[string]string{"cluster-enabled": "yes", "cluster-port": fmt.Sprint(bus), "appendfsync": "everysec"})
+		srv := server.Own(t, "redis", map[string]string{"cluster-enabled": "yes", "cluster-port": fmt.Sprint(bus), "appendfsync": "everysec"})
 		c := connect(t, srv.URL())
 		if err := c.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", i*5462, min(i*5462+5461, 16383)).Err(); err != nil {
 			t.Fatal(err)
@@ -68,6 +68,11 @@ func TestStoreSuiteCluster(t *testing.T) {
 	}
 	if f := s.Features(); s.shards != 16 || f.Durable || !strings.Contains(strings.Join(f.Caveats, "\n"), "failover") {
 		t.Errorf("%d shards, %+v", s.shards, f)
+	}
+	for range 300 { // the masters respond at once now and then
+		if _, err := Inspect(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	testClusterQueues(t, c)
 	t.Run("suite", func(t *testing.T) { // what is parallel ends with it

@@ -23,6 +23,7 @@ var (
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
+	_ driver.WorkerLog       = (*Store)(nil)
 	_ driver.CaseLister      = (*Store)(nil)
 	_ driver.Committer       = (*Store)(nil)
 	_ driver.DeadLetterStore = (*Store)(nil)
@@ -30,21 +31,22 @@ var (
 
 // TestStoreSuite compares the store with the decision table, on a clock that the suite moves, also back.
 func TestStoreSuite(t *testing.T) {
-	testStore(t, shared)
+	testStore(t, shared, 3)
 }
 
 // TestS1_45_StoreSuiteOnValkey is the same on a Valkey.
 func TestS1_45_StoreSuiteOnValkey(t *testing.T) {
-	testStore(t, func(t testing.TB) *goredis.Client { return connect(t, server.Shared(t, "valkey")) })
+	testStore(t, func(t testing.TB) *goredis.Client { return connect(t, server.Shared(t, "valkey")) }, 11)
 }
 
-func testStore(t *testing.T, client func(t testing.TB) *goredis.Client) {
+func testStore(t *testing.T, client func(t testing.TB) *goredis.Client, sample int) {
 	c := client(t)
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		s := openFor(t, c, Options{clock: testClock})
 		k := newClock(t, s)
 		return semeltest.StoreSetup{
 			Store: s, Queue: queueOf(t, s, time.Minute), Advance: func(d time.Duration) { k.advance(t, d) }, Damage: damage(s),
+			Sample: semeltest.Sampled(sample),
 		}
 	})
 }

@@ -123,7 +123,7 @@ func (q *deadLetters) page(ctx context.Context, f driver.DeadLetterFilter, whole
 		*from = "(" + strconv.FormatInt(at, 10)
 	}
 	limit := f.Limit
-	if f.Kind != "" || f.Consumer != "" {
+	if f.Kind != "" || f.Consumer != "" || f.Class != "" {
 		limit = max(limit, scanPage)
 	}
 	by.Count = int64(limit) + 1

@@ -42,7 +42,7 @@ func TestFM13_CallersOfOneKeyGatherApart(t *testing.T) {
 // TestACallerThatGivesUpLeavesTheOthers: the call that goes first is given up while it is under way; those that wait for
 // it are decided all the same.
 func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
-	srv := own(t, map[string]string{"appendonly": "no"})
+	srv := server.Own(t, "redis", map[string]string{"appendonly": "no"})
 	p := proxy(t, srv.Addr())
 	s := openFor(t, connect(t, "redis://"+p.Addr()+"/0"), Options{})
 	verdict(t, s, keyOf(0)) // the scripts are loaded

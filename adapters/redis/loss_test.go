@@ -92,7 +92,7 @@ func killUnderLoad(t *testing.T, srv *server.Server, s *Store, n int) []driver.K
 
 // TestFM37_AlwaysSurvivesAKill: with appendfsync always everything that was confirmed is there after a SIGKILL.
 func TestFM37_AlwaysSurvivesAKill(t *testing.T) {
-	srv := own(t, nil)
+	srv := server.Own(t, "redis", nil)
 	s := openFor(t, connect(t, srv.URL()), Options{})
 	if f := s.Features(); !f.Durable || len(f.Caveats) > 0 {
 		t.Errorf("the store says %+v of a server that keeps everything", f)
@@ -111,7 +111,7 @@ func TestFM37_AlwaysSurvivesAKill(t *testing.T) {
 // TestFM37_EverysecLosesTheTail: a SIGKILL of the server loses nothing with appendfsync everysec. A crash of its machine
 // can: here the end of the log is cut off, as if it had not reached the disk. The guarantee line had said it.
 func TestFM37_EverysecLosesTheTail(t *testing.T) {
-	srv := own(t, map[string]string{"appendfsync": "everysec"})
+	srv := server.Own(t, "redis", map[string]string{"appendfsync": "everysec"})
 	s := openFor(t, connect(t, srv.URL()), Options{})
 	if line := guarantee(t, s); s.Features().Durable || !strings.Contains(line, "appendfsync is everysec") {
 		t.Errorf("the guarantee line does not say what can be lost: %s", line)
@@ -164,10 +164,10 @@ type failover struct {
 
 func newFailover(t *testing.T) *failover {
 	t.Helper()
-	f := &failover{primary: own(t, nil)}
+	f := &failover{primary: server.Own(t, "redis", nil)}
 	f.link, f.door = proxy(t, f.primary.Addr()), proxy(t, f.primary.Addr())
 	host, port, _ := strings.Cut(f.link.Addr(), ":")
-	f.replica = own(t, map[string]string{"replicaof": host + " " + port, "repl-diskless-sync-delay": "0"})
+	f.replica = server.Own(t, "redis", map[string]string{"replicaof": host + " " + port, "repl-diskless-sync-delay": "0"})
 	f.client = connect(t, "redis://"+f.door.Addr()+"/0")
 	f.await(t, func() bool { return f.client.Info(t.Context(), "replication").Val() != "" && f.synced(t) })
 	return f
@@ -282,7 +282,7 @@ func TestI3_ANonceFencesWhereATokenRepeats(t *testing.T) {
 
 // TestFM38_EvictionIsDangerous: allkeys-lru removes records, and the guarantee line had said it.
 func TestFM38_EvictionIsDangerous(t *testing.T) {
-	srv := own(t, map[string]string{"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"})
+	srv := server.Own(t, "redis", map[string]string{"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"})
 	s := openFor(t, connect(t, srv.URL()), Options{})
 	if line := guarantee(t, s); s.Features().Durable || !strings.Contains(line, "maxmemory-policy is allkeys-lru") {
 		t.Errorf("the guarantee line does not say what can be lost: %s", line)
@@ -317,7 +317,7 @@ func fill(t *testing.T, s *Store) (done int, err error) {
 // TestFM50_FullMemory: with noeviction a full memory refuses writes. It is an outage and no attempt's failure; nothing that
 // was confirmed is lost, and with more memory the same writes succeed.
 func TestFM50_FullMemory(t *testing.T) {
-	srv := own(t, map[string]string{"maxmemory": "4mb"})
+	srv := server.Own(t, "redis", map[string]string{"maxmemory": "4mb"})
 	s := openFor(t, connect(t, srv.URL()), Options{})
 	done, err := fill(t, s)
 	if !errors.Is(err, driver.ErrOutage) || !strings.Contains(fmt.Sprint(err), "OOM") {

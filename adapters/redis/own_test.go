@@ -73,7 +73,7 @@ func TestFM35_ServerKilledInFlight(t *testing.T) {
 	if semeltest.Nightly() {
 		n, kills = 5000, 10
 	}
-	srv := own(t, nil)
+	srv := server.Own(t, "redis", nil)
 	q := queueOf(t, openFor(t, connect(t, srv.URL()), Options{}), 10*time.Second)
 	send(t, q, n)
 	reached, all := make(chan struct{}, kills), make(chan struct{})
@@ -86,12 +86,7 @@ func TestFM35_ServerKilledInFlight(t *testing.T) {
 	}})
 	for range kills {
 		<-reached
-		if err := srv.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := srv.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		server.Restart(t, srv)
 	}
 	<-all
 	stop()

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
 // ErrNoQueue reports a queue that does not exist.
@@ -48,7 +50,8 @@ type Queue struct {
 	consumer string
 	visible  time.Duration
 	search   search
-	waiting  waiting
+	wake     redeliver.Wake // when there may be something for Receive
+	watching atomic.Bool    // a call waits for new entries
 }
 
 // queues is the hash with the visibility of each queue in µs.
@@ -165,7 +168,7 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 	})
 	if err == nil && len(late) > 0 {
 		_, err = q.call(ctx, late...)
-		q.wake(0)
+		q.delayed(0)
 	}
 	if err != nil {
 		return fmt.Errorf("send to queue %q: %w", q.name, explain(err))

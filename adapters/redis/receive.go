@@ -74,7 +74,7 @@ func (s *search) searched(cursor string, now time.Time, every, due time.Duration
 	}
 }
 
-// delayed says that a message is due after some time.
+// delayed remembers that a message is due after some time.
 func (s *search) delayed(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		changed := q.waiting.changes() // before the look
+		wake := q.wake.C() // before the look
 		out, last, wait, err := q.take(ctx, min(limit, maxItems))
 		if err != nil {
 			return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))
@@ -104,14 +104,8 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		if len(out) > 0 {
 			return out, nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-q.added(last):
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		q.watch(last)
+		_ = redeliver.Wait(ctx, wait, wake)
 	}
 }
 
@@ -182,54 +176,18 @@ func (q *Queue) delivery(entry string, fields map[string]any, times int64, sent,
 	}
 }
 
-// waiting is what receivers of the queue wait for: one call that waits for new entries, for all of them, and delayed messages
-// of this process. It delivers nothing, so a receiver that is cancelled leaves nothing behind.
-type waiting struct {
-	mu      sync.Mutex
-	added   chan struct{} // nil: no call waits
-	delayed chan struct{}
-}
-
-// changes returns a channel that is closed when this process delays a message.
-func (w *waiting) changes() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.delayed == nil {
-		w.delayed = make(chan struct{})
+// watch wakes receivers when the stream may have an entry behind last. One call waits for all of them. It delivers nothing, so a
+// receiver that is cancelled leaves nothing behind.
+func (q *Queue) watch(last string) {
+	if !q.watching.CompareAndSwap(false, true) {
+		return
 	}
-	return w.delayed
-}
-
-// wake lets receivers look again: this process has delayed a message.
-func (q *Queue) wake(after time.Duration) {
-	q.search.delayed(after)
-	w := &q.waiting
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.delayed != nil {
-		close(w.delayed)
-		w.delayed = nil
-	}
-}
-
-// added returns a channel that is closed when the stream may have an entry behind last.
-func (q *Queue) added(last string) <-chan struct{} {
-	w := &q.waiting
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.added == nil {
-		done := make(chan struct{})
-		w.added = done
-		go func() {
-			args := &goredis.XReadArgs{Streams: []string{q.keys[0], last}, Count: 1, Block: maxWait}
-			if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && !errors.Is(err, goredis.Nil) {
-				time.Sleep(maxWait / 10) // the next receive finds out why
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.added = nil
-			close(done)
-		}()
-	}
-	return w.added
+	go func() {
+		args := &goredis.XReadArgs{Streams: []string{q.keys[0], last}, Count: 1, Block: maxWait}
+		if err := q.s.client.XRead(context.Background(), args).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+			time.Sleep(maxWait / 10) // the next receive finds out why
+		}
+		q.watching.Store(false)
+		q.wake.Signal()
+	}()
 }

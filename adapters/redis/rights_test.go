@@ -9,6 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // rights is the rule of docs/adapters.md for a worker.
@@ -47,7 +48,7 @@ func testQueueRights(t *testing.T, s *Store) {
 // TestRightsAreEnough: with the rights of the documentation a user can do all that a store does. Without them the error names
 // what is not permitted.
 func TestRightsAreEnough(t *testing.T) {
-	srv := own(t, map[string]string{"appendonly": "no"})
+	srv := server.Own(t, "redis", map[string]string{"appendonly": "no"})
 	admin := connect(t, srv.URL())
 	user := func(name, rules string) *goredis.Client {
 		args := []any{"ACL", "SETUSER", name, "on", ">secret"}
@@ -78,6 +79,14 @@ func TestRightsAreEnough(t *testing.T) {
 	_, err1 := s.Extend(t.Context(), time.Hour, g.Hold)
 	_, _, err2 := s.Operate(t.Context(), driver.Operation{Kind: driver.Discard, Key: keyOf(1), Keep: time.Hour})
 	_, err3 := s.Audit(t.Context(), driver.AuditFilter{})
+	for _, seen := range []time.Time{{}, time.Now()} { // the second report removes the first
+		if err := s.ReportWorker(t.Context(), driver.WorkerReport{ID: seen.String(), Seen: seen}); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := s.Workers(t.Context()); err != nil || len(all) != 1 {
+		t.Error(all, err)
+	}
 	_, err4 := s.Records(t.Context(), driver.RecordFilter{})
 	err5 := s.AddDuplicates(t.Context(), driver.Duplicate{Key: keyOf(1)})
 	_, _, err6 := s.Duplicates(t.Context(), keyOf(1))

@@ -2,10 +2,12 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -39,23 +41,24 @@ func Inspect(ctx context.Context, client goredis.UniversalClient) (Server, error
 		}
 		return s, err
 	}
-	found := make(chan Server, 1)
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
+	var mu sync.Mutex
+	var worst *Server
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error { // all at once
 		s, err := inspect(ctx, node)
-		select {
-		case worst := <-found:
-			if len(worst.Losses()) > len(s.Losses()) {
-				s = worst
-			}
-		default:
+		mu.Lock()
+		defer mu.Unlock()
+		if worst == nil || len(s.Losses()) > len(worst.Losses()) {
+			worst = &s
 		}
-		found <- s
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return Server{}, err
+	case worst == nil:
+		return Server{}, errors.New("the cluster has no master")
 	}
-	return <-found, nil
+	return *worst, nil
 }
 
 func inspect(ctx context.Context, node goredis.Cmdable) (s Server, err error) {

@@ -28,9 +28,15 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 func wake(s ...driver.Settlement) {
 	for i := range s {
 		if s[i].After > 0 {
-			s[i].Receipt.(*receipt).q.wake(s[i].After)
+			s[i].Receipt.(*receipt).q.delayed(s[i].After)
 		}
 	}
+}
+
+// delayed lets receivers look again: this process has delayed a message.
+func (q *Queue) delayed(after time.Duration) {
+	q.search.delayed(after)
+	q.wake.Signal()
 }
 
 // Extend keeps deliveries from others for the visibility of the queue from now. It ignores visible, because a pending entry

@@ -119,22 +119,6 @@ func damage(s *Store) func(t testing.TB, k driver.Key) {
 	}
 }
 
-// own starts a server of one's own.
-func own(t testing.TB, settings map[string]string) *server.Server {
-	t.Helper()
-	server.Need(t, "redis")
-	s, err := server.Redis(t.Context(), server.Options{Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func nonce() (n driver.Nonce) {
 	_, _ = rand.Read(n[:]) // never fails
 	return n

@@ -183,9 +183,56 @@ func TestOtherProducers(t *testing.T) {
 	}
 }
 
+// TestFM60_ManyFields: an entry with more fields than Lua passes as arguments is delivered again, at once or when its visibility
+// has passed. It fails neither its own retry nor the others of its batch.
+func TestFM60_ManyFields(t *testing.T) {
+	q := queueOf(t, openFor(t, shared(t), Options{}), time.Minute)
+	values := make([]any, 0, 10_000)
+	for i := range cap(values) / 2 {
+		values = append(values, fmt.Sprint("field-", i), i)
+	}
+	large := q.s.client.XAdd(t.Context(), &goredis.XAddArgs{Stream: q.Stream(), Values: values}).Val()
+	next := func(n int) []driver.Delivery {
+		q.search.next = time.Time{}
+		return receive(t, q, n)
+	}
+	for count, after := range []time.Duration{0, time.Millisecond} {
+		send(t, q, 1)
+		ds := next(2)
+		ss := []driver.Settlement{{Receipt: ds[0].Receipt}, {Receipt: ds[1].Receipt}}
+		for i, d := range ds {
+			if d.Receipt.(*receipt).entry == large {
+				ss[i].Action, ss[i].After = driver.Retry, after
+				if d.Count != count+1 || len(d.Headers) != len(values)/2 {
+					t.Errorf("delivery %d has count %d and %d headers", count+1, d.Count, len(d.Headers))
+				}
+			}
+		}
+		for _, want := range []driver.Outcome{driver.Applied, driver.Lost} {
+			if o, err := q.Settle(t.Context(), ss...); err != nil || o[0] != want || o[1] != want {
+				t.Fatalf("settlements with a large entry: %v, %v, want %v", o, err, want)
+			}
+		}
+	}
+	all := goredis.XPendingExtArgs{Stream: q.Stream(), Group: Group, Start: "-", End: "+", Count: 9}
+	if p, err := q.s.client.XPendingExt(t.Context(), &all).Result(); err != nil || len(p) != 1 || p[0].Idle > q.visible/2 {
+		t.Fatalf("a large entry with a delay is to wait for the visibility: %+v, %v", p, err)
+	}
+	args := []any{"XCLAIM", q.Stream(), Group, "semel-again", 0, large, "IDLE", q.visible.Milliseconds(), "JUSTID"}
+	if err := q.s.client.Do(t.Context(), args...).Err(); err != nil { // the visibility has passed
+		t.Fatal(err)
+	}
+	if d := next(1)[0]; d.Count != 3 || settleOne(t, q, driver.Settlement{Receipt: d.Receipt}) != driver.Applied {
+		t.Errorf("the third delivery of a large entry has count %d", d.Count)
+	}
+	if s, err := q.Stats(t.Context()); err != nil || !s.Empty() {
+		t.Errorf("the queue is not empty: %+v, %v", s, err)
+	}
+}
+
 // TestFM37_ServerForgets: a queue goes on when its server has lost everything.
 func TestFM37_ServerForgets(t *testing.T) {
-	srv := own(t, map[string]string{"appendonly": "no"})
+	srv := server.Own(t, "redis", map[string]string{"appendonly": "no"})
 	q := queueOf(t, openFor(t, connect(t, srv.URL()), Options{}), time.Minute)
 	if f := q.Features(); f.Durable || len(f.Caveats) != 1 || !strings.Contains(f.Caveats[0], "all messages are lost") {
 		t.Errorf("the queue says %+v", f)

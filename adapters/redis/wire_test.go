@@ -118,7 +118,7 @@ func TestFM35_CutConnections(t *testing.T) {
 
 // TestScriptsAreFlushed: a server that forgot the scripts gets them again.
 func TestScriptsAreFlushed(t *testing.T) {
-	srv := own(t, map[string]string{"appendonly": "no"})
+	srv := server.Own(t, "redis", map[string]string{"appendonly": "no"})
 	s := openFor(t, connect(t, srv.URL()), Options{Shards: 2})
 	for i := range 20 {
 		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -275,5 +275,27 @@ func TestShardsAreAgreed(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), c, Options{Prefix: s.prefix}); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("opened on somebody's key: %v", err)
+	}
+}
+
+// TestFM82_CaseThatCannotBeRead: one record that cannot be read hides no other case.
+func TestFM82_CaseThatCannotBeRead(t *testing.T) {
+	s := openFor(t, shared(t), Options{})
+	for i := range 3 {
+		g, err := s.Claim(t.Context(), driver.Claim{Key: keyOf(i), Nonce: nonce(), Lease: time.Hour})
+		if err == nil {
+			_, err = s.Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Fail, Keep: time.Hour})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(s)(t, keyOf(1))
+	page, next, err := s.Cases(t.Context(), driver.CaseFilter{Limit: 10})
+	if err != nil || next != "" || len(page) != 2 || page[0].Key != keyOf(0) || page[1].Key != keyOf(2) {
+		t.Errorf("cases: %+v, next %q, %v", page, next, err)
+	}
+	if n, err := s.CountCases(t.Context(), "", driver.Absent, 10); err != nil || n != 2 {
+		t.Errorf("%d cases, %v", n, err)
 	}
 }

@@ -170,15 +170,7 @@ func (b *DeadLetterQueue) write(ctx context.Context, w []types.TransactWriteItem
 // DeadLetters lists up to limit dead letters (0 = all), oldest first.
 func (b *DeadLetterQueue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
 	var all []driver.DeadLetter
-	in := &awsdynamodb.QueryInput{
-		TableName: &b.table, ConsistentRead: aws.Bool(true),
-		KeyConditionExpression:   aws.String("#pk = :queue AND begins_with(#sk, :dead)"),
-		ExpressionAttributeNames: map[string]string{"#pk": b.keys.pk, "#sk": b.keys.sk},
-		ExpressionAttributeValues: attrs{
-			":queue": text(b.queue), ":dead": text("dead-letter#"),
-		},
-	}
-	for {
+	for in := b.inOrder(); ; {
 		if limit > 0 {
 			in.Limit = aws.Int32(int32(min(limit-len(all), 1000))) //nolint:gosec // at most 1000
 		}
@@ -200,6 +192,57 @@ func (b *DeadLetterQueue) DeadLetters(ctx context.Context, limit int) ([]driver.
 		}
 		in.ExclusiveStartKey = out.LastEvaluatedKey
 	}
+}
+
+// inOrder is a query for the dead letters in the order of writing.
+func (b *DeadLetterQueue) inOrder() *awsdynamodb.QueryInput {
+	return &awsdynamodb.QueryInput{
+		TableName: &b.table, ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String("#pk = :queue AND begins_with(#sk, :dead)"),
+		ExpressionAttributeNames:  map[string]string{"#pk": b.keys.pk, "#sk": b.keys.sk},
+		ExpressionAttributeValues: attrs{":queue": text(b.queue), ":dead": text("dead-letter#")},
+	}
+}
+
+// pageRead is how many dead letters a page with a filter reads at most.
+const pageRead = 100
+
+// PageDeadLetters lists a page of dead letters, with one query. See [driver.DeadLetterPager]. It reads their bodies, too.
+func (b *DeadLetterQueue) PageDeadLetters(ctx context.Context, f driver.DeadLetterFilter) (page []driver.DeadLetter, next driver.Cursor, err error) {
+	if err := f.Check(); err != nil {
+		return nil, "", err
+	}
+	in := b.inOrder()
+	in.ScanIndexForward, in.Limit = aws.Bool(!f.Newest), aws.Int32(int32(min(max(f.Limit, pageRead), 1000))) //nolint:gosec // at most 1000
+	if f.After != "" {
+		_, sk, err := f.After.Parts()
+		if err != nil {
+			return nil, "", err
+		}
+		in.ExclusiveStartKey = b.key(string(sk))
+	}
+	out, err := b.client.Query(ctx, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("list dead letters: %w", explain(err, "Query", b.table))
+	}
+	last := ""
+	for _, head := range out.Items {
+		if len(page) == f.Limit {
+			return page, driver.NewCursor(0, []byte(last)), nil
+		}
+		l, ok, err := b.deadLetter(ctx, head)
+		if err != nil {
+			return nil, "", fmt.Errorf("list dead letters: %w", err)
+		}
+		if l.Message.Body, l.Message.Headers = nil, nil; ok && f.Selects(&l) {
+			page = append(page, l)
+		}
+		last = plain(head[b.keys.sk])
+	}
+	if len(out.LastEvaluatedKey) > 0 {
+		next = driver.NewCursor(0, []byte(last))
+	}
+	return page, next, nil
 }
 
 // deadLetter reads a dead letter from its item and its parts. ok is false if it was deleted in the meantime.

@@ -13,9 +13,15 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
 )
 
-var _ driver.DeadLetterQueue = (*DeadLetterQueue)(nil)
+var (
+	_ driver.DeadLetterQueue = (*DeadLetterQueue)(nil)
+	_ driver.DeadLetterPager = (*DeadLetterQueue)(nil)
+)
 
 func newDeadLetters(t *testing.T, client DeadLetterClient, table, queue string) *DeadLetterQueue {
 	t.Helper()
@@ -211,5 +217,18 @@ func TestDeadLettersBesideOtherNames(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].ID != "two" || string(all[0].Message.Body) != large {
 			t.Errorf("keys %s and %s: %d dead letters listed, %v", pk, sk, len(all), err)
 		}
+	}
+}
+
+// TestDeadLetterPages runs the suite's case of pages on dead letters in a table.
+func TestDeadLetterPages(t *testing.T) {
+	client := bareFake()
+	if err := Create(t.Context(), client, "dead-letters", CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+		return semeltest.QueueSetup{Queue: deadletter.With(memory.NewQueue("orders"), newDeadLetters(t, client, "dead-letters", "pages"))}
+	}, "dead letters by page") {
+		t.Error(failure)
 	}
 }

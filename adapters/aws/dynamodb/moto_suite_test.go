@@ -55,9 +55,6 @@ func TestStoreSuiteMoto(t *testing.T) {
 // TestMoto runs messages from claim to completion on another implementation of the API: conditions, returned items,
 // transactions and their reasons, batches of reads. Every write is sent twice.
 func TestMoto(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves moto_server out")
-	}
 	client := moto(t)
 	for name, o := range map[string]Options{"own": {}, "tracker": tracker(), "gate": demo("orders")} {
 		t.Run(name, func(t *testing.T) {
@@ -127,9 +124,13 @@ func motoLives(t *testing.T, r *fixture) {
 	finishOne(t, other, completion(next), driver.Applied)
 }
 
-// moto is a client of a moto_server that the test starts. Without moto_server the test is left out.
+// moto is a client of a moto_server that the test starts. Without moto_server the test is left out. Every run compares the fake with
+// moto (awstest/fakedynamodb), and tests the store on the fake.
 func moto(t *testing.T) *awsdynamodb.Client {
 	t.Helper()
+	if !semeltest.Nightly() {
+		t.Skip("make nightly runs the store on moto_server too")
+	}
 	cfg := motoserver.Config(motoserver.Start(t))
 	cfg.RetryMaxAttempts = 0 // the SDK's own
 	return awsdynamodb.NewFromConfig(cfg)

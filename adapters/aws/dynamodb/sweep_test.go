@@ -69,7 +69,7 @@ func (c *scans) count(next http.RoundTripper) http.RoundTripper {
 // TestS1_33_SweepManyRecords sweeps 20,000 records (a part of them outside of nightly runs) every minute, as consumers do: a call reads few pages, one process of two
 // does the pass, and no other pass begins before Options.SweepEvery has passed.
 func TestS1_33_SweepManyRecords(t *testing.T) {
-	n := 20000 / semeltest.Sampled(4) / 100 * 100 // one of a hundred is abandoned
+	n := 20000 / semeltest.Sampled(10) / 100 * 100 // one of a hundred is abandoned
 	var pages scans
 	r := newFixture(t, Options{SweepEvery: 6 * time.Hour}, pages.count)
 	other := r.again(t, nil, pages.count)

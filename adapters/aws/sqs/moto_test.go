@@ -17,6 +17,9 @@ import (
 // wrong (FIFO queues are left out), it delivers one message to two concurrent receives (the test serialises them), and it
 // responds to a long poll whose caller has gone (the suite waits until the visibility of these messages ends).
 func TestQueueSuiteMoto(t *testing.T) {
+	if !semeltest.Nightly() {
+		t.Skip("make nightly runs the suite on moto_server too")
+	}
 	cfg := moto.Config(moto.Start(t))
 	cfg.RetryMaxAttempts = 0 // the SDK's own
 	client := awssqs.NewFromConfig(cfg)

@@ -28,10 +28,16 @@ local function delay(q, now, after, fields)
   redis.call('ZADD', q[2], string.format('%.0f', now + after), cmsgpack.pack(fields))
 end
 
--- again: the message gets a new entry, now or after some µs. It keeps its ID, when it was sent, and its count.
+-- again: the message gets a new entry, now or after some µs. It keeps its ID, when it was sent, and its count. Lua passes at
+-- most some 8,000 arguments: an entry with more fields and values keeps its place, and is delivered again as one that has
+-- expired, now or when the visibility has passed. Then again returns true.
 local function again(q, now, id, after, message_id, count)
   local fields = (redis.call('XRANGE', q[1], id, id)[1] or {})[2]
   if not fields then return end -- somebody trimmed the stream
+  if #fields > 7900 then
+    redis.call('XCLAIM', q[1], GROUP, 'semel-again', 0, id, 'IDLE', after > 0 and 0 or 31536000000, 'JUSTID')
+    return true
+  end
   local out, has = {id}, {}
   for i = 1, #fields, 2 do
     has[fields[i]] = true
@@ -69,7 +75,7 @@ local function settle(q, arg, now)
   if verb == 'dead' then put_dead_letter(q, now, more[1], more[2], more[3]) end
   local held = not gone[q[1] .. id] and mine(q, id, consumer, count)
   if held ~= true then return held or 0 end
-  if verb == 'again' then again(q, now, id, tonumber(more[1]), more[2], more[3]) end
+  if verb == 'again' and again(q, now, id, tonumber(more[1]), more[2], more[3]) then return 1 end
   handled[q[1]], gone[q[1] .. id] = handled[q[1]] or {}, true
   table.insert(handled[q[1]], id)
   return 1

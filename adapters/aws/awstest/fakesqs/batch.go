@@ -1,11 +1,7 @@
 package fakesqs
 
-import "regexp"
-
 // maxBatch is how many entries one batch may have.
 const maxBatch = 10
-
-var batchID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
 // batchResult is the response of every batch operation.
 type batchResult[T any] struct {
@@ -30,7 +26,7 @@ func checkBatch[E any](shape string, entries []E, id func(E) string) error {
 		switch {
 		case id(e) == "":
 			return missing(shape + ".Id")
-		case !batchID.MatchString(id(e)):
+		case len(id(e)) > 80 || !queueName.MatchString(id(e)): // an ID has the form of a name
 			return modelled("InvalidBatchEntryId", legacy+"InvalidBatchEntryId", "A batch entry id can only contain "+
 				"alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.")
 		case seen[id(e)]:

@@ -82,13 +82,17 @@ func legal(text string) bool {
 }
 
 var (
-	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,256}$`)
+	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 	attributeType = regexp.MustCompile(`^(String|Number|Binary)(\..*)?$`)
 	// attributeNumber is a number as SQS reads it, whatever its range.
 	attributeNumber = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 
-	fifoID = regexp.MustCompile("^[a-zA-Z0-9!-/:-@\\[-`{-~]{1,128}$")
+	fifoID = regexp.MustCompile("^[a-zA-Z0-9!-/:-@\\[-`{-~]+$")
 )
+
+// validFIFOID is for groups, deduplication IDs and attempts. Lengths are not in the patterns, which would take long to compile at
+// every start of the binary.
+func validFIFOID(id string) bool { return len(id) <= 128 && fifoID.MatchString(id) }
 
 // checkAttributes checks the attributes of a message.
 //
@@ -100,7 +104,7 @@ func checkAttributes(attributes map[string]attribute) error {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		a, lower := attributes[name], strings.ToLower(name)
 		switch {
-		case !attributeName.MatchString(name), strings.HasPrefix(name, "."), strings.HasSuffix(name, "."), strings.Contains(name, ".."):
+		case len(name) > 256, !attributeName.MatchString(name), strings.HasPrefix(name, "."), strings.HasSuffix(name, "."), strings.Contains(name, ".."):
 			return invalidValue("Message (user) attribute name '%s' is not valid: use up to 256 alphanumeric characters, "+
 				"underscores, hyphens and periods, no period first, last or twice in a row.", name)
 		case strings.HasPrefix(lower, "aws."), strings.HasPrefix(lower, "amazon."):

@@ -18,7 +18,7 @@ import (
 // minute is how long a queue's name is taken after a delete, and how far purges have to be apart.
 const minute = time.Minute
 
-var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 type createIn struct {
 	QueueName  string

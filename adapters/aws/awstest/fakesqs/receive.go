@@ -136,7 +136,7 @@ func (q *queue) wish(in receiveIn) (wish, error) {
 		case !q.fifo:
 			return wish{}, invalid("ReceiveRequestAttemptId", in.ReceiveRequestAttemptID,
 				"The request includes a parameter that is not valid for this queue type.")
-		case !fifoID.MatchString(in.ReceiveRequestAttemptID):
+		case !validFIFOID(in.ReceiveRequestAttemptID):
 			return wish{}, invalid("ReceiveRequestAttemptId", in.ReceiveRequestAttemptID,
 				"ReceiveRequestAttemptId can only include alphanumeric and punctuation characters. 1 to 128 in length.")
 		}

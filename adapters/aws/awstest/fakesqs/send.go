@@ -190,14 +190,14 @@ func checkSend(q *queue, in sendIn, refused string) error {
 
 func checkIDs(q *queue, in sendIn) error {
 	const reason = "%s can only include alphanumeric and punctuation characters. 1 to 128 in length."
-	if g := in.MessageGroupID; g != nil && !fifoID.MatchString(*g) {
+	if g := in.MessageGroupID; g != nil && !validFIFOID(*g) {
 		return invalid("MessageGroupId", *g, fmt.Sprintf(reason, "MessageGroupId"))
 	}
 	if d := in.MessageDeduplicationID; d != nil {
 		if !q.fifo {
 			return invalid("MessageDeduplicationId", *d, "The request includes a parameter that is not valid for this queue type.")
 		}
-		if !fifoID.MatchString(*d) {
+		if !validFIFOID(*d) {
 			return invalid("MessageDeduplicationId", *d, fmt.Sprintf(reason, "MessageDeduplicationId"))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // bug is a planted mistake.
@@ -297,9 +298,9 @@ func TestPlantedBugs(t *testing.T) {
 // TestFM39_StaleReadsDecideNothing: stale reads do no harm, even where the store asks for consistent ones: the condition of
 // a write is checked against the current item.
 func TestFM39_StaleReadsDecideNothing(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 10
+	seeds := uint64(10)
+	if semeltest.Nightly() {
+		seeds = 60
 	}
 	var dropped atomic.Int64
 	b := &bug{

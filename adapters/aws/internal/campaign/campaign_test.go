@@ -34,10 +34,7 @@ func TestCampaign(t *testing.T) {
 		}
 		return
 	}
-	budget := 30 * time.Second / time.Duration(semeltest.Sampled(4))
-	if testing.Short() {
-		budget = 3 * time.Second
-	}
+	budget := 30 * time.Second / time.Duration(semeltest.Sampled(10))
 	began := time.Now()
 	var next atomic.Uint64
 	var mu sync.Mutex

@@ -45,7 +45,7 @@ func TestClaimAtCommitIsRefused(t *testing.T) {
 		"versions":     {func(c *semel.Config) { c.Versions, c.Key = key.ByTimestamp("/at"), key.FromJSON("/id") }, "drop Versions"},
 		"previous key": {func(c *semel.Config) { c.PreviousKey = &semel.PreviousKey{Consumer: "before"} }, "until PreviousKey is removed"},
 		"uncounted":    {func(c *semel.Config) { c.Queue = uncounted{c.Queue} }, "leave ClaimAtCommit out"},
-		"store":        {func(c *semel.Config) { c.Store = durable{c.Store.(*memory.Store)} }, "PostgreSQL or SQLite"},
+		"store":        {func(c *semel.Config) { c.Store = durable{c.Store.(*memory.Store)} }, "an SQL database"},
 	} {
 		db := memory.Open()
 		cfg := semel.Config{Queue: db.Queue("orders"), Store: db.Store(), Handler: queues, ClaimAtCommit: true}

@@ -110,8 +110,8 @@ type Config struct {
 	Takeover Takeover
 	// ClaimAtCommit claims the first delivery of a message together with its effects: the write that completes the record also
 	// makes it, and only a look for an earlier record comes before the run. It saves a write for each message. It needs an InTx
-	// handler that queues its effects (*Statements), a store that can do it (PostgreSQL, SQLite), and a queue that counts
-	// deliveries. Other deliveries are claimed before they run, as without it, and so is a failed run before it is recorded.
+	// handler that queues its effects (*Statements), a database with SQL as store, and a queue that counts deliveries. Other
+	// deliveries are claimed before they run, as without it, and so is a failed run before it is recorded.
 	//
 	// Such a run holds nothing that others see: its Token is 0, LeaseUntil is zero, Store is nil. If two copies of a message run
 	// at once, the effects of one are dropped. Whatever a handler does besides queueing effects can then happen more than once,

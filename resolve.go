@@ -196,7 +196,7 @@ func (c *Consumer) checkAtCommit() error {
 		},
 		{
 			!c.store.ClaimsAtCommit, fmt.Sprintf("is set, but store %s cannot claim with a commit", c.store.Name),
-			"keep the records in PostgreSQL or SQLite, or " + leave,
+			"keep the records in an SQL database, or " + leave,
 		},
 		{
 			!c.queue.Counts, fmt.Sprintf("is set, but queue %s does not count deliveries: a message that kills its process would "+

@@ -130,7 +130,7 @@ func (c *Config) resolveLongTerm() error {
 			"raise Retention: on DynamoDB a whole record costs no more, and it still replays"}
 	case !ok:
 		return &ConfigError{"LongTerm", fmt.Sprintf("is set, but store %s has no EXPIRED records", name),
-			"use a store that has (memory, sqlite, postgres), or raise Retention"}
+			"use a store that is a driver.LongTerm, or raise Retention"}
 	}
 	return nil
 }

@@ -37,11 +37,13 @@ func newWorkerReports(c *Consumer, began time.Time) *workerReports {
 	settings := map[string]string{"takeover": c.cfg.Takeover.String(), "retention": driver.DurationText(c.cfg.Retention)}
 	maps.Copy(settings, c.cfg.Settings)
 	name := workerName()
+	window, horizon := c.Window()
 	return &workerReports{
 		to: to, due: make(chan struct{}, 1), ready: make(chan driver.WorkerReport, 1),
 		report: driver.WorkerReport{
 			ID: name + ":" + rand.Text()[:8], Name: name, Queue: c.queue.Name, Consumer: c.cfg.Consumer, Version: programVersion(),
 			Started: began.UTC().Truncate(time.Microsecond), Settings: settings,
+			Guarantee: c.Guarantee().String(), Window: window, Horizon: horizon,
 		},
 	}
 }

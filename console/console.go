@@ -7,7 +7,10 @@
 package console
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,8 +38,12 @@ type Config struct {
 	Keep func(driver.State) (time.Duration, error)
 	// By names who sent a request, for the audit log. Defaults to "console": set it where operations are allowed.
 	By func(*http.Request) string
-	// Operate allows operations; otherwise the console only shows. Bodies shows the bodies of messages.
-	Operate, Bodies bool
+	// Operator reports whether who sent a request may operate; others may only look. Defaults to nobody.
+	Operator func(*http.Request) bool
+	// Bodies shows the bodies of messages.
+	Bodies bool
+	// Checks are further checks for the page of the guarantee. Defaults to none.
+	Checks func(context.Context) ([]ops.Check, error)
 	// Log gets a line with audit=true for each operation, each look at a body and each refused request. Defaults to
 	// slog.Default().
 	Log *slog.Logger
@@ -48,9 +55,10 @@ type Console struct {
 	queue   ops.Queue
 	handler http.Handler
 
-	ctx    context.Context // of the redrives
-	cancel context.CancelFunc
-	runs   runs
+	ctx      context.Context // of the redrives
+	cancel   context.CancelFunc
+	runs     runs
+	refusals refusals
 }
 
 // New makes a console. The error names the field of Config that is missing, or wraps [driver.ErrUnsupported] if dead letters of the
@@ -85,10 +93,11 @@ func New(cfg Config) (*Console, error) {
 	return c, nil
 }
 
-// Close stops the redrives that the console runs, and waits for them.
+// Close stops the redrives that the console runs, and waits for them. It writes the refused requests of the last minute.
 func (c *Console) Close() {
 	c.cancel()
 	c.runs.wait.Wait()
+	c.writeRefusals()
 }
 
 // pageTimeout bounds the reads of one page.
@@ -114,6 +123,7 @@ func (c *Console) routes() http.Handler {
 	handle("GET", "/redrives/{run}", c.page("redrive", c.redrive))
 	handle("GET", "/audit-log", c.page("auditlog", c.auditLog))
 	handle("GET", "/workers", c.page("workers", c.workers))
+	handle("GET", "/guarantee", c.page("guarantee", c.guarantee))
 	handle("POST", "/key", c.operation("key", c.changeKey))
 	handle("POST", "/plan", c.operation("plan", c.plan))
 	handle("POST", "/redrives", c.operation("redrive", c.startRedrive))
@@ -131,8 +141,13 @@ func asset(kind, text string) http.HandlerFunc {
 	}
 }
 
-// Refuse writes an error page, and a line with audit=true to the log: for a login before the console.
+// operator reports whether who sent a request may operate.
+func (c *Console) operator(r *http.Request) bool { return c.cfg.Operator != nil && c.cfg.Operator(r) }
+
+// Refuse writes an error page, and a line with audit=true to the log: for a login before the console. If the console allows
+// operations, the request is also in the audit log of a store that is a [driver.RefusalLog].
 func (c *Console) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	c.refused(r, why)
 	c.cfg.Log.WarnContext(r.Context(), "refused", "audit", true, "remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why)
 	c.fail(w, r, status, why)
 }
@@ -162,8 +177,12 @@ func (c *Console) page(name string, load loader) http.Handler {
 // operation serves what do returns, if operations are allowed.
 func (c *Console) operation(name string, do loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !c.cfg.Operate {
-			c.Refuse(w, r, http.StatusForbidden, "this console only shows: start it with --operate (Config.Operate) to allow operations")
+		if !c.operator(r) {
+			why := "this console only shows: start it with --operate (Config.Operator) to allow operations"
+			if c.cfg.Operator != nil {
+				why = "you may only look: sign in as an operator"
+			}
+			c.Refuse(w, r, http.StatusForbidden, why)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
@@ -190,4 +209,41 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, name string, loa
 		c.cfg.Log.ErrorContext(r.Context(), "console", "path", r.URL.Path, "error", err)
 	}
 	c.fail(w, r, status, err.Error())
+}
+
+//go:embed assets/console.css
+var styleSheet string
+
+//go:embed assets/console.js
+var script string
+
+type errorView struct {
+	Status int    `json:"-"`
+	Error  string `json:"error"`
+}
+
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, why string) {
+	c.show(w, r, status, "error", errorView{status, why})
+}
+
+// show writes a page, as JSON if the client wants that. It never writes half of one.
+func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
+	var body []byte
+	kind := "text/html; charset=utf-8"
+	if strings.Contains(r.Header.Get("Accept"), "application/json") {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetIndent("", "  ")
+		if err := e.Encode(v); err != nil {
+			c.cfg.Log.ErrorContext(r.Context(), "console", "page", name, "error", err)
+			http.Error(w, fmt.Sprintf("page %s could not be made: the log has the reason", name), http.StatusInternalServerError)
+			return
+		}
+		kind, body = "application/json; charset=utf-8", b.Bytes()
+	} else {
+		body = []byte(visit{c, c.operator(r)}.frame(name, v))
+	}
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }

@@ -37,7 +37,7 @@ func start(t *testing.T, change func(*Config)) *fixture {
 	f.q = f.db.Queue("orders")
 	cfg := Config{
 		Queue: f.q, Store: f.db.Store(), CLI: &ops.CLI{Store: "mem:"}, By: func(r *http.Request) string { return r.Header.Get("X-User") },
-		Operate: true, Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Operator: func(r *http.Request) bool { return r.Header.Get("X-User") != "viewer" }, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	}
 	if change != nil {
 		change(&cfg)
@@ -143,12 +143,12 @@ func TestRedrive(t *testing.T) {
 	f.send(names(12)...)
 	f.work(fails)
 	o := ask[overviewView](f, http.MethodGet, "/", nil)
-	if o.Level != "warn" || len(o.DeadLetters.Groups) != 1 || o.DeadLetters.Groups[0].Count != 12 || o.DeadLetters.Groups[0].Reason != "card endpoint # for order #" {
+	if o.Level != "warn" || len(o.DeadLetters.Groups) != 1 || o.DeadLetters.Total != 12 || o.DeadLetters.Groups[0].Class != "card endpoint # for order #" {
 		t.Fatalf("%+v", o)
 	}
-	group := url.Values{"kind": {"failed"}, "group": {o.DeadLetters.Groups[0].Reason}}
+	group := url.Values{"kind": {"failed"}, "group": {o.DeadLetters.Groups[0].Class}}
 	plan := ask[planView](f, http.MethodPost, "/plan", group)
-	if plan.Total != 12 || plan.Canary != 3 || plan.Mode != "skip" || plan.Counts[0].Count != 12 || len(plan.IDs) != 12 {
+	if plan.Total != 12 || plan.Canary != 3 || plan.Mode != "skip" || plan.Redriven != 12 || len(plan.IDs) != 12 {
 		t.Fatalf("%+v", plan)
 	}
 	if s, _ := f.q.Stats(t.Context()); s.Visible != 0 || s.DeadLetters != 12 {
@@ -197,7 +197,7 @@ func TestResolve(t *testing.T) {
 		t.Fatalf("%+v", k)
 	}
 	if o := ask[overviewView](f, http.MethodGet, "/", nil); o.Headline != "The outcome of 1 key is unknown" || len(o.Uncertain) != 1 ||
-		o.Uncertain[0].Key.Raw != "order-1" || len(o.Next) != 1 {
+		o.Uncertain[0].Raw != "order-1" || len(o.Next) != 1 {
 		t.Errorf("%+v", o)
 	}
 	form := url.Values{
@@ -238,7 +238,8 @@ func TestRefused(t *testing.T) {
 	}{
 		"foreign page":      {"POST", "/discard", nil, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden},
 		"foreign, by fetch": {"POST", "/key", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
-		"read only":         {"POST", "/redrives", func(c *Config) { c.Operate = false }, nil, http.StatusForbidden},
+		"read only":         {"POST", "/redrives", func(c *Config) { c.Operator = nil }, nil, http.StatusForbidden},
+		"viewer":            {"POST", "/discard", nil, func(r *http.Request) { r.Header.Set("X-User", "viewer") }, http.StatusForbidden},
 		"another method":    {"DELETE", "/key", nil, nil, http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,12 +260,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestWorkers: the page shows who runs, what it holds and which settings differ, of this queue alone.
+// TestWorkers: the page shows who runs, what it holds and which settings differ, of this queue alone. Only keys of the console's
+// consumer are links.
 func TestWorkers(t *testing.T) {
 	f := start(t, nil)
 	for _, w := range []driver.WorkerReport{
 		{ID: "1", Name: "a:1", Queue: "orders", Consumer: "orders", Seen: time.Now(), Holds: []driver.WorkerHold{{Key: "order-7"}}},
 		{ID: "2", Name: "b:2", Queue: "orders", Consumer: "orders", Seen: time.Now(), Settings: map[string]string{"key": "id"}},
+		{ID: "4", Name: "d:4", Queue: "orders", Consumer: "audit", Seen: time.Now(), Holds: []driver.WorkerHold{{Key: "order-8"}}},
 		{ID: "3", Name: "c:3", Queue: "mails", Consumer: "mails", Seen: time.Now(), Settings: map[string]string{"key": "body"}},
 	} {
 		if err := f.db.Store().ReportWorker(t.Context(), w); err != nil {
@@ -272,14 +275,17 @@ func TestWorkers(t *testing.T) {
 		}
 	}
 	v := ask[workersView](f, http.MethodGet, "/workers", nil)
-	if !v.Kept || len(v.Workers) != 2 || len(v.Differ) != 1 || v.Differ[0].Setting != "key" {
+	if !v.Kept || len(v.Workers) != 3 || len(v.Differ) != 2 || v.Differ[1].Setting != "key" {
 		t.Errorf("%+v", v)
 	}
 	_, page := f.do(http.MethodGet, "/workers", nil, nil)
-	for _, want := range []string{"a:1", `href="/key?consumer=orders&amp;k=order-7"`, "differ in key"} {
+	for _, want := range []string{"a:1", `href="/key?k=order-7"`, "<code>order-8</code>", "differ in key"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in %s", want, page)
 		}
+	}
+	if strings.Contains(page, "k=order-8") {
+		t.Errorf("a key of consumer audit leads to a page of consumer orders: %s", page)
 	}
 }
 
@@ -292,7 +298,7 @@ func TestHostileText(t *testing.T) {
 	ls, err := f.q.DeadLetters(t.Context(), 0)
 	if err == nil {
 		err = f.db.Store().ReportWorker(t.Context(), driver.WorkerReport{
-			Name: evil, Queue: "orders", Consumer: evil, Version: evil, Settings: map[string]string{evil: evil}, Paused: evil, Holds: []driver.WorkerHold{{Key: evil}},
+			Name: evil, Queue: "orders", Consumer: evil, Version: evil, Settings: map[string]string{evil: evil}, Paused: evil, Guarantee: evil, Seen: time.Now(), Holds: []driver.WorkerHold{{Key: evil}},
 		})
 	}
 	if err != nil || len(ls) != 1 {
@@ -307,7 +313,7 @@ func TestHostileText(t *testing.T) {
 		{"GET", "/dead-letter?id=" + k, nil}, {"GET", "/key?k=" + k, nil}, {"GET", "/key?k=missing" + k, nil},
 		{"POST", "/plan", url.Values{"id": {ls[0].ID}}}, {"POST", "/plan", url.Values{"id": {ls[0].ID}, "mode": {evil}}},
 		{"POST", "/key", url.Values{"k": {evil}, "as": {evil}}}, {"POST", "/redrives", url.Values{"id": {ls[0].ID}, "rate": {"0"}, "reason": {evil}}},
-		{"GET", "/audit-log", nil}, {"GET", "/workers", nil},
+		{"GET", "/audit-log", nil}, {"GET", "/workers", nil}, {"GET", "/guarantee", nil},
 	}
 	for _, p := range pages {
 		if _, body := f.do(p.method, p.path, p.form, nil); strings.Contains(body, "<script>alert") || strings.ContainsAny(body, "\x1b\u202e") {
@@ -349,7 +355,7 @@ func TestMounted(t *testing.T) {
 	links := regexp.MustCompile(`(?:href|src|action|formaction|data-at)="([^"]*)"`)
 	one := url.Values{"id": {ls[0].ID}, "reason": {"try"}, "rate": {"0"}}
 	for path, form := range map[string]url.Values{
-		"/": nil, "/dead-letters": nil, "/dead-letter?id=" + ls[0].ID: nil, "/key?k=order-0": nil, "/audit-log": nil, "/workers": nil, "/key?k=none": nil,
+		"/": nil, "/dead-letters": nil, "/dead-letter?id=" + ls[0].ID: nil, "/key?k=order-0": nil, "/audit-log": nil, "/workers": nil, "/guarantee": nil, "/key?k=none": nil,
 		"/plan": one, "/redrives": one,
 	} {
 		method := http.MethodGet

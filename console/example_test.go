@@ -13,8 +13,9 @@ import (
 func Example() {
 	db := memory.Open()
 	c, err := console.New(console.Config{
-		Queue: db.Queue("orders"), Store: db.Store(), Path: "/ops/semel", Operate: true,
-		By: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
+		Queue: db.Queue("orders"), Store: db.Store(), Path: "/ops/semel",
+		By:       func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
+		Operator: func(r *http.Request) bool { user, _, _ := r.BasicAuth(); return user == "yui" },
 	})
 	if err != nil {
 		panic(err)

@@ -1,10 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -14,27 +17,32 @@ import (
 )
 
 // view is the content of a page, which is also its JSON.
-type view interface{ html(c *Console) look.HTML }
+type view interface{ html(c visit) look.HTML }
 
 // tabs are the pages that the head of each page leads to.
-var tabs = []struct{ Page, Path, Title string }{
-	{"overview", "/", "Overview"}, {"deadletters", "/dead-letters", "Dead letters"}, {"workers", "/workers", "Workers"},
-	{"auditlog", "/audit-log", "Audit log"},
+var tabs = [][2]string{
+	{"overview", "/"}, {"deadletters", "/dead-letters"}, {"workers", "/workers"}, {"guarantee", "/guarantee"}, {"auditlog", "/audit-log"},
 }
 
 var titles = map[string]string{
 	"overview": "Overview", "deadletters": "Dead letters", "deadletter": "Dead letter", "auditlog": "Audit log", "key": "Key", "workers": "Workers",
-	"plan": "Redrive", "redrive": "Redrive", "discarded": "Discarded", "error": "Error",
+	"guarantee": "Guarantee", "plan": "Redrive", "redrive": "Redrive", "discarded": "Discarded", "error": "Error",
+}
+
+// visit is the console for one request.
+type visit struct {
+	*Console
+	operates bool // who sent it may operate
 }
 
 // frame is a page with what is around its content.
-func (c *Console) frame(name string, v view) look.HTML {
+func (c visit) frame(name string, v view) look.HTML {
 	nav, who := look.HTML(""), "read only"
-	if c.cfg.Operate {
+	if c.operates {
 		who = "operations allowed"
 	}
 	for _, t := range tabs {
-		nav += look.Format("<li><a href=\"{}\"{}>{}</a></li>\n", c.url(t.Path), look.If(t.Page == name, ` aria-current="page"`), t.Title)
+		nav += look.Format("<li><a href=\"{}\"{}>{}</a></li>\n", c.url(t[1]), look.If(t[0] == name, ` aria-current="page"`), titles[t[0]])
 	}
 	queue := text(c.cfg.Queue.Features().Name)
 	return look.Format(`<!doctype html>
@@ -103,14 +111,6 @@ func ago(t time.Time) string {
 // since is the cell of a table that says how long ago a time was.
 func since(t time.Time) look.HTML { return look.Format(`<td title="{}">{}</td>`, stamp(t), ago(t)) }
 
-// reasonOr is a reason on one line.
-func reasonOr(reason string) string {
-	if reason == "" {
-		return "no reason given"
-	}
-	return text(reason)
-}
-
 // fact is one line of a list of facts.
 func fact(name string, value any) look.HTML {
 	return look.Format(`<div><dt>{}</dt><dd>{}</dd></div>`, name, value)
@@ -140,30 +140,30 @@ func reason(id string) look.HTML {
 	return look.Format(`<label for="reason-{}">Reason</label><input id="reason-{}" name="reason" required maxlength="500" placeholder="why, for the audit log" autocomplete="off">`, id, id)
 }
 
-func (c *Console) keyLink(k driver.Key) look.HTML {
+// keyLink is a key that leads to its page. Keys of other consumers have none here.
+func (c *Console) keyLink(k keyRef) look.HTML {
 	if k.Raw == "" {
 		return "no key"
 	}
-	q := url.Values{"k": {k.Raw}}
-	if k.Consumer != "" {
-		q.Set("consumer", k.Consumer)
-	}
+	name, q := look.Format(`<code>{}</code>`, short(k.Raw)), url.Values{"k": {k.Raw}}
 	if k.Tenant != "" {
 		q.Set("tenant", k.Tenant)
 	}
-	return look.Format(`<a href="{}"><code>{}</code></a>{}`, c.url("/key?"+q.Encode()), short(k.Raw),
-		look.If(k.Tenant != "", look.Format(` <span class="quiet">{}</span>`, short(k.Tenant))))
+	if k.Consumer == "" || k.Consumer == c.cfg.Consumer {
+		name = look.Format(`<a href="{}">{}</a>`, c.url("/key?"+q.Encode()), name)
+	}
+	return name + look.If(k.Tenant != "", look.Format(` <span class="quiet">{}</span>`, short(k.Tenant)))
 }
 
 func (c *Console) deadLetterURL(id string) string {
 	return c.url("/dead-letter?id=" + url.QueryEscape(id))
 }
 
-func (v errorView) html(*Console) look.HTML {
-	return look.Format(`<div class="state bad"><h1>{} {}</h1><p>{}</p></div>`, v.Status, v.Name, text(v.Error))
+func (v errorView) html(visit) look.HTML {
+	return look.Format(`<div class="state bad"><h1>{} {}</h1><p>{}</p></div>`, v.Status, http.StatusText(v.Status), text(v.Error))
 }
 
-func (v workersView) html(c *Console) look.HTML {
+func (v workersView) html(c visit) look.HTML {
 	list := look.HTML(`<p class="empty">No worker has reported: one reports a second after its start.</p>`)
 	switch {
 	case !v.Kept:
@@ -193,12 +193,12 @@ func (c *Console) workerRow(w ops.Worker) look.HTML {
 		look.Each(slices.Sorted(maps.Keys(w.Settings)), func(name string) look.HTML {
 			return look.Format(`{} {}<br>`, text(name), code(w.Settings[name]))
 		}), since(w.Started), since(w.Seen), w.Running, level, state, look.If(w.Paused != "", look.Format(` {}`, text(w.Paused))),
-		look.Each(w.Holds, func(h ops.WorkerHold) look.HTML {
-			return look.Format(`{} <span class="quiet">{}</span><br>`, c.keyLink(driver.Key{Consumer: w.Consumer, Tenant: h.Tenant, Raw: h.Key}), ago(h.Since))
+		look.Each(w.Holds, func(h driver.WorkerHold) look.HTML {
+			return look.Format(`{} <span class="quiet">{}</span><br>`, c.keyLink(keyRef{w.Consumer, h.Tenant, h.Key}), ago(h.Since))
 		}))
 }
 
-func (v auditView) html(c *Console) look.HTML {
+func (v auditView) html(c visit) look.HTML {
 	list := look.Format(`<div id="entries" data-live>{}</div>`, c.entryTable(v.Items))
 	switch {
 	case !v.Kept:
@@ -206,28 +206,25 @@ func (v auditView) html(c *Console) look.HTML {
 	case len(v.Items) == 0:
 		list = `<p class="empty">Nobody has done anything yet.</p>`
 	}
-	return look.Format(`<h1>Audit log</h1><p class="lead">What people did to keys, the latest first.</p>
+	return look.Format(`<h1>Audit log</h1><p class="lead">What people did to keys, and requests that were refused, the latest first.</p>
 {}`, list)
 }
 
 func (c *Console) entryTable(items []entryView) look.HTML {
 	return table("Operations", columns("When", "Who", "What", "Key", "State", "Why"), look.Each(items, func(e entryView) look.HTML {
 		return look.Format("<tr>{}<td>{}</td><td>{}</td><td>{}</td><td>{} → {}</td><td>{}</td></tr>\n",
-			since(e.At), short(e.By), e.What, c.keyLink(e.Key), e.From, e.To, text(e.Reason))
+			since(e.At), short(e.By), e.What, c.keyLink(e.keyRef), e.From, e.To, text(e.Reason))
 	}))
 }
 
-func (v keyView) html(c *Console) look.HTML {
-	lease, kept, dead := look.HTML(""), look.HTML(""), look.HTML("")
-	if !v.LeaseUntil.IsZero() {
-		lease = look.Format(`<div><dt>Lease until</dt><dd title="{}">{}</dd></div>`, stamp(v.LeaseUntil), ago(v.LeaseUntil))
+// stateColors are the classes of tags by state; others are plain.
+var stateColors = map[string]string{driver.Completed.String(): "good", driver.Uncertain.String(): "warn", driver.FailedState.String(): "bad"}
+
+func (v keyView) html(c visit) look.HTML {
+	until := func(name string, t time.Time) look.HTML {
+		return look.If(!t.IsZero(), fact(name, stamp(t)+", "+ago(t)))
 	}
-	if !v.RetainUntil.IsZero() {
-		kept = look.Format(`<div><dt>Kept until</dt><dd title="{}">{}</dd></div>`, ago(v.RetainUntil), stamp(v.RetainUntil))
-	}
-	if v.DeadLetter != "" {
-		dead = fact("Dead letter", look.Format(`<a href="{}"><code>{}</code></a>`, c.deadLetterURL(v.DeadLetter), short(v.DeadLetter)))
-	}
+	dead := look.If(v.DeadLetter != "", fact("Dead letter", look.Format(`<a href="{}"><code>{}</code></a>`, c.deadLetterURL(v.DeadLetter), short(v.DeadLetter))))
 	return look.Format(`{}
 <h1><code>{}</code> <span class="tag {}">{}</span></h1>
 <p class="lead">{}</p>
@@ -237,14 +234,18 @@ func (v keyView) html(c *Console) look.HTML {
 <dl class="facts">
 {}
 </dl>
-{}{}`, look.If(v.Done != "", look.Format(`<div class="state good" role="status"><p>{}</p></div>`, text(v.Done))), text(v.Key), v.Color(), v.State, text(v.Verdict),
+{}{}`, look.If(v.Done != "", look.Format(`<div class="state good" role="status"><p>{}</p></div>`, text(v.Done))), text(v.Key), cmp.Or(stateColors[v.State], "plain"), v.State, text(v.Verdict),
 		look.If(v.Advice != "", look.Format(`<p><b>To do:</b> {}</p>`, text(v.Advice))), look.Each(v.Sentences, sentence),
 		look.If(v.DuplicatesNote != "", look.Format(`<p class="quiet">Duplicates: {} ({})</p>`, v.Duplicates, text(v.DuplicatesNote))),
 		fact("Consumer", code(v.Consumer))+look.If(v.Tenant != "", fact("Tenant", code(v.Tenant)))+fact("Attempt", v.Attempt)+fact("Token", v.Token)+
-			fact("Generation", v.Generation)+lease+kept+fact("Result", strconv.Itoa(v.Result)+" bytes")+dead,
-		look.If(c.cfg.Operate && len(v.Can) > 0, v.form(c)),
-		look.If(len(v.Commands) > 0, look.Format(`<h2>On the command line</h2><pre tabindex="0">{}</pre>`,
-			look.Each(v.Commands, func(s string) look.HTML { return look.Format("{}\n", text(s)) }))))
+			fact("Generation", v.Generation)+until("Lease until", v.LeaseUntil)+until("Kept until", v.RetainUntil)+fact("Result", strconv.Itoa(v.Result)+" bytes")+dead,
+		look.If(c.operates && len(v.Can) > 0, v.form(c)), commandLines(v.Commands))
+}
+
+// commandLines are commands to paste.
+func commandLines(all []string) look.HTML {
+	return look.If(len(all) > 0, look.Format(`<h2>On the command line</h2><pre class="commands" tabindex="0">{}</pre>`,
+		look.Each(all, func(s string) look.HTML { return look.Format("{}\n", text(s)) })))
 }
 
 // buttons are the operations on a key, by the name that the form sends.
@@ -257,7 +258,7 @@ var buttons = map[string]look.HTML{
 }
 
 // form is what an operator may do to the key, as it is on the page.
-func (v keyView) form(c *Console) look.HTML {
+func (v keyView) form(c visit) look.HTML {
 	title, result := "Change this key", look.HTML("")
 	if v.State == driver.Uncertain.String() {
 		title = "Did the effect happen? Look at the downstream first"
@@ -277,4 +278,26 @@ func sentence(s ops.Sentence) look.HTML {
 	return look.Format(`<li{}><time datetime="{}">{}</time>{}{}</li>
 `, look.If(s.Doubt, ` class="doubt"`), s.At.Format("2006-01-02T15:04:05.000Z07:00"), s.At.Format("2006-01-02 15:04:05.000"), text(s.Text),
 		look.If(s.Doubt, ` <span class="tag warn">doubt</span>`))
+}
+
+// colors are the classes of levels.
+var colors = map[string]string{ops.LevelOK: "good", ops.LevelWarning: "warn", ops.LevelDanger: "bad"}
+
+func (v guaranteeView) html(c visit) look.HTML {
+	lines := look.Each(v.Guarantees, func(g ops.Guaranteed) look.HTML {
+		return look.Format("<blockquote><p>{}</p></blockquote>\n<p class=\"quiet\">{}</p>\n", text(g.Guarantee), text(strings.Join(g.Workers, ", ")))
+	})
+	checks := table("Checks", columns("Level", "Check", "Detail", "To do"), look.Each(v.Checks, func(k ops.Check) look.HTML {
+		return look.Format("<tr><td><span class=\"tag {}\">{}</span></td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+			colors[k.Level], k.Level, k.Check, text(k.Detail), look.If(k.Try != "", code(k.Try)))
+	}))
+	return look.Format(`<div id="guarantee" data-live>
+<div class="state {}"><h1>{}</h1></div>
+<h2>What the workers guarantee</h2>
+{}{}
+<h2>Checks</h2>
+{}
+<p><a href="{}">Workers</a></p>
+</div>`, colors[v.Level], text(v.Verdict), lines, look.If(len(v.Guarantees) == 0, `<p class="empty">No worker has reported its guarantee.</p>`),
+		look.If(len(v.Checks) > 0, checks)+look.If(len(v.Checks) == 0, `<p class="empty">There is nothing to check.</p>`), c.url("/workers"))
 }

@@ -1,13 +1,12 @@
 package console
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -16,100 +15,46 @@ import (
 	"github.com/semel-dev/semel/ops"
 )
 
-// listLimit bounds what a page reads of a list.
-const listLimit = 1000
+// keyRef is a [driver.Key] in JSON.
+type keyRef struct {
+	Consumer string `json:"consumer,omitempty"`
+	Tenant   string `json:"tenant,omitempty"`
+	Raw      string `json:"key"`
+}
 
 // deadLettersView is a list of dead letters, without bodies.
 type deadLettersView struct {
-	Kind   string           `json:"kind,omitempty"`
-	Group  string           `json:"group,omitempty"`
-	Groups []groupView      `json:"groups"`
-	Items  []deadLetterItem `json:"items"`
+	Kind  driver.DeadLetterKind `json:"kind,omitempty"`
+	Group string                `json:"group,omitempty"`
+	Items []deadLetterItem      `json:"items"`
 	// More: there are more than the list has.
 	More bool `json:"more,omitempty"`
 }
 
-func (v *deadLettersView) total() string {
-	if v.More {
-		return fmt.Sprintf("%d+ dead letters", len(v.Items))
-	}
-	return words.Count(len(v.Items), "dead letter")
-}
-
-// groupView is what dead letters of one kind with a similar reason have in common.
-type groupView struct {
-	Kind     string    `json:"kind"`
-	Reason   string    `json:"reason"`
-	Count    int       `json:"count"`
-	From, To time.Time `json:"-"`
-}
-
-// rank orders groups: uncertain ones come first.
-func (g *groupView) rank() int {
-	if g.Kind == string(driver.DeadLetterUncertain) {
-		return 0
-	}
-	return 1
-}
-
 type deadLetterItem struct {
-	ID       string     `json:"id"`
-	Kind     string     `json:"kind"`
-	Key      driver.Key `json:"key"`
-	Reason   string     `json:"reason"`
-	Attempts int        `json:"attempts"`
-	DeadAt   time.Time  `json:"dead_at"`
+	keyRef
+
+	ID       string                `json:"id"`
+	Kind     driver.DeadLetterKind `json:"kind"`
+	Reason   string                `json:"reason"`
+	Attempts int                   `json:"attempts"`
+	DeadAt   time.Time             `json:"dead_at"`
+}
+
+func itemOf(l *driver.DeadLetter) deadLetterItem {
+	return deadLetterItem{keyRef(l.Key), l.ID, l.Kind, ops.Reason(l.Reason), l.Attempts, l.DeadAt}
 }
 
 // list reads the dead letters of the consumer, oldest first. kind and group ("" = any) choose.
-func (c *Console) list(ctx context.Context, kind, group string) (v deadLettersView, err error) {
-	v.Kind, v.Group, v.Groups, v.Items = kind, group, []groupView{}, []deadLetterItem{}
-	all, err := c.read(ctx)
-	if v.More = len(all) > listLimit; v.More {
-		all = all[:listLimit]
-	}
-	groups := map[[2]string]*groupView{}
-	for i := range all {
-		l := &all[i]
-		if !c.ours(l) {
-			continue
-		}
-		class := reasonClass(ops.Reason(l.Reason))
-		at := [2]string{string(l.Kind), class}
-		g := groups[at]
-		if g == nil {
-			g = &groupView{Kind: string(l.Kind), Reason: class, From: l.DeadAt}
-			groups[at] = g
-		}
-		g.Count++
-		g.To = l.DeadAt
-		if (kind == "" || kind == string(l.Kind)) && (group == "" || group == class) {
-			v.Items = append(v.Items, deadLetterItem{l.ID, string(l.Kind), l.Key, ops.Reason(l.Reason), l.Attempts, l.DeadAt})
+func (c *Console) list(ctx context.Context, kind driver.DeadLetterKind, group string) (deadLettersView, error) {
+	page, more, err := c.queue.Page(ctx, driver.DeadLetterFilter{Kind: kind, Class: group, Limit: ops.PageLimit})
+	v := deadLettersView{Kind: kind, Group: group, Items: []deadLetterItem{}, More: more}
+	for i := range page {
+		if c.ours(&page[i]) {
+			v.Items = append(v.Items, itemOf(&page[i]))
 		}
 	}
-	for _, g := range groups {
-		v.Groups = append(v.Groups, *g)
-	}
-	slices.SortFunc(v.Groups, func(a, b groupView) int {
-		return cmp.Or(a.rank()-b.rank(), b.Count-a.Count, strings.Compare(a.Reason, b.Reason))
-	})
 	return v, err
-}
-
-// read reads dead letters, oldest first, one more than a list has. Where they can be read by page, that is without bodies.
-func (c *Console) read(ctx context.Context) (all []driver.DeadLetter, err error) {
-	pager, ok := driver.As[driver.DeadLetterPager](c.queue.DeadLetters)
-	if !ok {
-		return c.queue.DeadLetters.DeadLetters(ctx, listLimit+1)
-	}
-	f := driver.DeadLetterFilter{Limit: listLimit + 1}
-	for {
-		page, next, err := pager.PageDeadLetters(ctx, f)
-		all = append(all, page...)
-		if f.After, f.Limit = next, listLimit+1-len(all); err != nil || next == "" || f.Limit < 1 {
-			return all, err
-		}
-	}
 }
 
 // ours reports that a dead letter is of the consumer, or of the queue without a consumer.
@@ -117,28 +62,8 @@ func (c *Console) ours(l *driver.DeadLetter) bool {
 	return l.Key.Consumer == c.cfg.Consumer || l.Key.Consumer == ""
 }
 
-// reasonClass is a reason without what differs from message to message: numbers, and what follows the first line.
-func reasonClass(reason string) string {
-	reason, _, _ = strings.Cut(reason, "\n")
-	var b strings.Builder
-	digits := false
-	for _, r := range reason {
-		is := r >= '0' && r <= '9'
-		if is && !digits {
-			b.WriteRune('#')
-		} else if !is {
-			b.WriteRune(r)
-		}
-		if digits = is; b.Len() >= 100 {
-			b.WriteRune('…')
-			break
-		}
-	}
-	return strings.ToValidUTF8(b.String(), "?")
-}
-
 func (c *Console) deadLetters(r *http.Request) (view, error) {
-	return c.list(r.Context(), r.URL.Query().Get("kind"), r.URL.Query().Get("group"))
+	return c.list(r.Context(), driver.DeadLetterKind(r.URL.Query().Get("kind")), r.URL.Query().Get("group"))
 }
 
 // deadLetterView is one dead letter. Body is shown only if the console shows bodies.
@@ -150,44 +75,45 @@ type deadLetterView struct {
 	FirstReceived time.Time         `json:"first_received"`
 	Size          int               `json:"body_bytes"`
 	Body          string            `json:"body,omitempty"`
-	// Hidden says why there is no body.
-	Hidden string `json:"hidden,omitempty"`
+	// Hidden says why there is no body. Commands show it.
+	Hidden   string   `json:"hidden,omitempty"`
+	Commands []string `json:"commands,omitempty"`
 }
 
 // bodyLimit bounds the body that a page shows, in bytes.
 const bodyLimit = 64 << 10
 
 func (c *Console) deadLetter(r *http.Request) (view, error) {
-	l, err := c.one(r.Context(), r.URL.Query().Get("id"))
-	if err != nil {
+	id := r.URL.Query().Get("id")
+	l, ok, err := c.queue.DeadLetters.DeadLetter(r.Context(), id)
+	switch {
+	case err != nil:
 		return nil, err
+	case !ok || !c.ours(&l):
+		return nil, refusal(http.StatusNotFound, "there is no dead letter %q of consumer %q: it was redriven or discarded, or never was", id, c.cfg.Consumer)
 	}
 	v := deadLetterView{
-		deadLetterItem: deadLetterItem{l.ID, string(l.Kind), l.Key, ops.Reason(l.Reason), l.Attempts, l.DeadAt},
-		MessageID:      l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
+		deadLetterItem: itemOf(&l), MessageID: l.Message.ID, FirstReceived: l.FirstReceived, Size: len(l.Message.Body),
 	}
 	switch {
 	case !c.cfg.Bodies:
-		v.Hidden = "this console hides bodies and headers: start it with --bodies, or semel dlq show " + l.ID + " --body"
-		return v, nil
+		v.Hidden = "this console hides bodies and headers: start it with --bodies (Config.Bodies)"
 	case len(l.Message.Body) > bodyLimit:
-		v.Hidden = "the body is too large for a page: semel dlq show " + l.ID + " --body"
+		v.Hidden = "the body is too large for a page"
 	case !utf8.Valid(l.Message.Body):
-		v.Hidden = "the body is not text: semel dlq show " + l.ID + " --body"
+		v.Hidden = "the body is not text"
 	default:
 		v.Body = string(l.Message.Body)
+	}
+	if v.Hidden != "" && c.cfg.CLI != nil {
+		v.Commands = []string{c.cfg.CLI.DeadLetters("show", l.ID, "--body")}
+	}
+	if !c.cfg.Bodies {
+		return v, nil
 	}
 	v.Headers = l.Message.Headers
 	c.cfg.Log.InfoContext(r.Context(), "body shown", "audit", true, "by", c.cfg.By(r), "remote", r.RemoteAddr, "dead_letter", l.ID)
 	return v, nil
-}
-
-func (c *Console) one(ctx context.Context, id string) (driver.DeadLetter, error) {
-	l, ok, err := c.queue.DeadLetters.DeadLetter(ctx, id)
-	if err == nil && (!ok || !c.ours(&l)) {
-		err = refusal(http.StatusNotFound, "there is no dead letter %q of consumer %q: it was redriven or discarded, or never was", id, c.cfg.Consumer)
-	}
-	return l, err
 }
 
 // keyView is what is known of one key.
@@ -268,33 +194,38 @@ type workersView struct {
 }
 
 func (c *Console) workers(r *http.Request) (view, error) {
-	all, differ, err := ops.Workers(r.Context(), c.cfg.Store)
+	all, differ, err := ops.Workers(r.Context(), c.cfg.Store, c.queue.Name)
 	if errors.Is(err, driver.ErrUnsupported) {
 		return workersView{Workers: []ops.Worker{}}, nil
 	}
-	v := workersView{Kept: true, Workers: []ops.Worker{}}
-	for _, w := range all {
-		if w.Queue == c.queue.Name {
-			v.Workers = append(v.Workers, w)
+	return workersView{true, append([]ops.Worker{}, all...), differ}, err
+}
+
+// guaranteeView says whether the guarantee holds now.
+type guaranteeView struct{ ops.Assessment }
+
+func (c *Console) guarantee(r *http.Request) (view, error) {
+	var checks []ops.Check
+	if c.cfg.Checks != nil {
+		var err error
+		if checks, err = c.cfg.Checks(r.Context()); err != nil {
+			return nil, err
 		}
 	}
-	for _, d := range differ {
-		if d.Queue == c.queue.Name {
-			v.Differ = append(v.Differ, d)
-		}
-	}
-	return v, err
+	a, err := c.queue.Assess(r.Context(), c.cfg.Consumer, checks...)
+	return guaranteeView{a}, err
 }
 
 // entryView is one entry of the audit log.
 type entryView struct {
-	At     time.Time  `json:"at"`
-	By     string     `json:"by"`
-	What   string     `json:"what"`
-	Key    driver.Key `json:"key"`
-	From   string     `json:"from"`
-	To     string     `json:"to"`
-	Reason string     `json:"reason"`
+	keyRef
+
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	What   string    `json:"what"`
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Reason string    `json:"reason"`
 }
 
 type auditView struct {
@@ -317,20 +248,117 @@ func (c *Console) entries(ctx context.Context, limit int) ([]entryView, error) {
 	}
 	all, err := log.Audit(ctx, driver.AuditFilter{Consumer: c.cfg.Consumer, Limit: limit})
 	for _, e := range slices.Backward(all) {
-		out = append(out, entryView{e.At, e.By, e.Kind.String(), e.Key, e.From.String(), e.To.String(), e.Reason})
+		out = append(out, entryView{keyRef(e.Key), e.At, e.By, e.Kind.String(), e.From.String(), e.To.String(), e.Reason})
 	}
 	return out, err
 }
 
-// Color is how the state is marked.
-func (v keyView) Color() string {
-	switch v.State {
-	case driver.Completed.String():
-		return "good"
-	case driver.Uncertain.String():
-		return "warn"
-	case driver.FailedState.String():
-		return "bad"
+// overviewView is the first page: what needs a person, what is stuck, what was done lately.
+type overviewView struct {
+	// Level is good, warn or bad; Headline says why in one sentence, Next what to do.
+	Level    string   `json:"level"`
+	Headline string   `json:"headline"`
+	Next     []string `json:"next,omitempty"`
+
+	Stats *driver.QueueStats `json:"stats,omitempty"`
+	// Uncertain are keys whose outcome is unknown, the oldest first. Some have no dead letter: a sweep parked them.
+	Uncertain   []caseView  `json:"uncertain"`
+	DeadLetters ops.Groups  `json:"dead_letters"`
+	Operations  []entryView `json:"operations,omitempty"`
+	// Unknown are the parts that could not be read.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// stuckAfter is the age of the oldest message from which on the first page reports that the queue is stuck.
+const stuckAfter = 15 * time.Minute
+
+// Queue is the name of the queue.
+func (c *Console) Queue() string { return c.queue.Name }
+
+// Overview is the JSON of the first page. It blocks for a few reads; parts that cannot be read are named in it.
+func (c *Console) Overview(ctx context.Context) ([]byte, error) { return json.Marshal(c.summary(ctx)) }
+
+func (c *Console) overview(r *http.Request) (view, error) { return c.summary(r.Context()), nil }
+
+func (c *Console) summary(ctx context.Context) overviewView {
+	v := overviewView{Level: "good", Headline: "Nothing needs a person, and nothing is stuck"}
+	s, ok, err := ops.Counts(ctx, c.cfg.Queue)
+	switch {
+	case err != nil:
+		v.Unknown = append(v.Unknown, "what the queue holds: "+err.Error())
+	case ok:
+		v.Stats = &s
 	}
-	return "plain"
+	if v.DeadLetters, err = c.queue.Groups(ctx, c.cfg.Consumer); err != nil {
+		v.Unknown = append(v.Unknown, "dead letters: "+err.Error())
+	}
+	if v.Uncertain, err = c.uncertain(ctx); err != nil {
+		v.Unknown = append(v.Unknown, "keys whose outcome is unknown: "+err.Error())
+	}
+	if v.Operations, err = c.entries(ctx, 8); err != nil {
+		v.Unknown = append(v.Unknown, "the audit log: "+err.Error())
+	}
+	v.judge()
+	return v
+}
+
+// judge chooses the headline. What is not known is never good.
+func (v *overviewView) judge() {
+	uncertain, undecided := len(v.Uncertain), 0 // dead letters of uncertain keys are decided with their keys
+	for _, g := range v.DeadLetters.Groups {
+		if g.Kind == driver.DeadLetterUncertain {
+			undecided += g.Count
+		}
+	}
+	stuck := v.Stats != nil && v.Stats.Oldest > stuckAfter && v.Stats.Visible > 0
+	switch n := v.DeadLetters.Total; {
+	case len(v.Unknown) > 0:
+		v.Level, v.Headline = "bad", "Not everything could be read: "+v.Unknown[0]
+	case stuck:
+		v.Level, v.Headline = "bad", fmt.Sprintf("The queue is stuck: its oldest message has waited for %s", driver.DurationText(v.Stats.Oldest.Truncate(time.Second)))
+		v.Next = append(v.Next, "Is a worker running, and does its log say that it is paused?")
+	case uncertain > 0:
+		v.Level, v.Headline = "warn", fmt.Sprintf("The outcome of %s is unknown", words.Count(uncertain, "key"))
+		if uncertain == uncertainLimit {
+			v.Headline = fmt.Sprintf("The outcome of %d keys or more is unknown", uncertain)
+		}
+	case n > 0:
+		v.Level, v.Headline = "warn", words.Count(n, "dead letter")+": a person has to decide"
+	}
+	if uncertain > 0 {
+		v.Next = append(v.Next, "Look at the downstream for each uncertain key, then say on its page whether the effect happened.")
+	}
+	if v.DeadLetters.Total > undecided {
+		v.Next = append(v.Next, "Find the cause of the largest group of dead letters, fix it, and redrive the group with a canary.")
+	}
+}
+
+// caseView is a key that needs a person.
+type caseView struct {
+	keyRef
+
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+}
+
+// uncertainLimit bounds how many uncertain keys the first page lists.
+const uncertainLimit = 50
+
+// uncertain lists the uncertain keys, as the store knows them, or else those that have dead letters.
+func (c *Console) uncertain(ctx context.Context) ([]caseView, error) {
+	out := []caseView{}
+	if cases, ok := driver.As[driver.CaseLister](c.cfg.Store); ok {
+		page, _, err := cases.Cases(ctx, driver.CaseFilter{Consumer: c.cfg.Consumer, State: driver.Uncertain, Limit: uncertainLimit})
+		for _, r := range page {
+			out = append(out, caseView{keyRef(r.Key), r.UpdatedAt, ops.Reason(r.Reason)})
+		}
+		return out, err
+	}
+	page, _, err := c.queue.Page(ctx, driver.DeadLetterFilter{Kind: driver.DeadLetterUncertain, Limit: uncertainLimit})
+	for i := range page {
+		if l := &page[i]; c.ours(l) {
+			out = append(out, caseView{keyRef(l.Key), l.DeadAt, ops.Reason(l.Reason)})
+		}
+	}
+	return out, err
 }

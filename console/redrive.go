@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,28 +16,39 @@ import (
 	"github.com/semel-dev/semel/ops"
 )
 
+// tally counts what became of dead letters, or would.
+type tally struct {
+	Redriven  int `json:"redriven"`
+	Dropped   int `json:"dropped"`
+	Discarded int `json:"discarded"`
+	// Refused dead letters stay. Examples are the first of them.
+	Refused  int          `json:"refused"`
+	Examples []ops.Result `json:"examples,omitempty"`
+}
+
+func (t *tally) add(res ops.Result) {
+	switch res.Outcome {
+	case ops.Redriven:
+		t.Redriven++
+	case ops.Discarded:
+		t.Discarded++
+	case ops.Refused:
+		if t.Refused++; len(t.Examples) < 10 {
+			t.Examples = append(t.Examples, res)
+		}
+	default: // completed, stale or overtaken
+		t.Dropped++
+	}
+}
+
 // planView is what a redrive would do.
 type planView struct {
-	Mode  string   `json:"mode"`
-	IDs   []string `json:"ids"`
-	Total int      `json:"total"`
-	// Counts are by outcome; Examples are of those that are not simply redriven.
-	Counts   []countView  `json:"counts"`
-	Examples []ops.Result `json:"examples,omitempty"`
-	Canary   int          `json:"canary"`
-}
+	tally
 
-type countView struct {
-	Outcome ops.Outcome `json:"outcome"`
-	Count   int         `json:"count"`
-	Means   string      `json:"means"`
-}
-
-var outcomes = []countView{
-	{ops.Redriven, 0, "will be sent again, with the same effect keys"},
-	{ops.Dropped, 0, "their keys are completed by now: the dead letters are dropped, nothing is sent"},
-	{ops.Stale, 0, "their records went on without them: the dead letters are dropped, nothing is sent"},
-	{ops.Refused, 0, "stay as they are"},
+	Mode   string   `json:"mode"`
+	IDs    []string `json:"ids"`
+	Total  int      `json:"total"`
+	Canary int      `json:"canary"`
 }
 
 // chosen are the dead letters of a form: those of its ids, else those of its kind and group.
@@ -48,7 +58,7 @@ func (c *Console) chosen(r *http.Request) ([]driver.DeadLetter, error) {
 		if r.PostForm.Get("kind") == "" && r.PostForm.Get("group") == "" {
 			return nil, refusal(http.StatusBadRequest, "no dead letter is chosen: select some, or a group")
 		}
-		v, err := c.list(r.Context(), r.PostForm.Get("kind"), r.PostForm.Get("group"))
+		v, err := c.list(r.Context(), driver.DeadLetterKind(r.PostForm.Get("kind")), r.PostForm.Get("group"))
 		if err != nil {
 			return nil, err
 		}
@@ -72,15 +82,14 @@ func (c *Console) chosen(r *http.Request) ([]driver.DeadLetter, error) {
 	return out, nil
 }
 
-func mode(r *http.Request) (ops.Mode, error) {
-	m := ops.Mode(r.PostForm.Get("mode"))
-	if m == "" {
-		m = ops.Skip
-	}
+// chosenWithMode are the dead letters of a form, and what to do with keys whose effect may have happened.
+func (c *Console) chosenWithMode(r *http.Request) ([]driver.DeadLetter, ops.Mode, error) {
+	m := cmp.Or(ops.Mode(r.PostForm.Get("mode")), ops.Skip)
 	if !slices.Contains([]ops.Mode{ops.Skip, ops.Verify, ops.Rerun}, m) {
-		return m, refusal(http.StatusBadRequest, "mode is %q: it is skip, verify or rerun", m)
+		return nil, m, refusal(http.StatusBadRequest, "mode is %q: it is skip, verify or rerun", m)
 	}
-	return m, nil
+	ls, err := c.chosen(r)
+	return ls, m, err
 }
 
 func (c *Console) options(r *http.Request, keep driver.State) (o ops.Options, err error) {
@@ -94,48 +103,34 @@ func (c *Console) options(r *http.Request, keep driver.State) (o ops.Options, er
 
 // plan does a redrive as a dry run.
 func (c *Console) plan(r *http.Request) (view, error) {
-	ls, err := c.chosen(r)
+	ls, m, err := c.chosenWithMode(r)
 	if err != nil {
 		return nil, err
 	}
-	m, err := mode(r)
-	if err != nil {
-		return nil, err
-	}
-	v := planView{Mode: string(m), Total: len(ls), Counts: slices.Clone(outcomes), Canary: min(3, len(ls)-1)}
+	v := planView{Mode: string(m), Total: len(ls), Canary: min(3, len(ls)-1)}
 	for _, l := range ls {
 		res, err := c.queue.Redrive(r.Context(), l, ops.Options{Mode: m, DryRun: true})
 		if err != nil {
 			return nil, err
 		}
 		v.IDs = append(v.IDs, l.ID)
-		for i := range v.Counts {
-			if v.Counts[i].Outcome == res.Outcome {
-				v.Counts[i].Count++
-			}
-		}
-		if res.Outcome != ops.Redriven && len(v.Examples) < 10 {
-			v.Examples = append(v.Examples, res)
-		}
+		v.add(res)
 	}
 	return v, nil
 }
 
 // run is a redrive under way, or one that has ended.
 type run struct {
-	ID       string    `json:"id"`
-	Mode     string    `json:"mode"`
-	Reason   string    `json:"reason"`
-	Began    time.Time `json:"began"`
-	Total    int       `json:"total"`
-	Canary   int       `json:"canary"`
-	Done     int       `json:"done"`
-	Redriven int       `json:"redriven"`
-	Dropped  int       `json:"dropped"`
-	// Refused are the dead letters that stay, the first of them.
-	Refused  int          `json:"refused"`
-	Examples []ops.Result `json:"examples,omitempty"`
-	Ended    time.Time    `json:"ended,omitzero"`
+	tally
+
+	ID     string    `json:"id"`
+	Mode   string    `json:"mode"`
+	Reason string    `json:"reason"`
+	Began  time.Time `json:"began"`
+	Total  int       `json:"total"`
+	Canary int       `json:"canary"`
+	Done   int       `json:"done"`
+	Ended  time.Time `json:"ended,omitzero"`
 	// Stopped says why it ended before its end.
 	Stopped string `json:"stopped,omitempty"`
 
@@ -186,16 +181,7 @@ func (s *runs) add(r *run, res ops.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Done++
-	switch res.Outcome {
-	case ops.Redriven:
-		r.Redriven++
-	case ops.Refused:
-		if r.Refused++; len(r.Examples) < 10 {
-			r.Examples = append(r.Examples, res)
-		}
-	default:
-		r.Dropped++
-	}
+	r.tally.add(res)
 }
 
 func (s *runs) end(r *run, err error) {
@@ -216,11 +202,7 @@ const canaryTimeout = 2 * time.Minute
 
 // startRedrive starts the redrive of a plan in the background.
 func (c *Console) startRedrive(r *http.Request) (view, error) {
-	ls, err := c.chosen(r)
-	if err != nil {
-		return nil, err
-	}
-	m, err := mode(r)
+	ls, m, err := c.chosenWithMode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -268,11 +250,8 @@ func (c *Console) stopRedrive(r *http.Request) (view, error) {
 	return v, err
 }
 
-// discardedView says what became of dead letters that were discarded.
-type discardedView struct {
-	Discarded int          `json:"discarded"`
-	Refused   []ops.Result `json:"refused,omitempty"`
-}
+// discardedView says what became of dead letters that were to be discarded.
+type discardedView struct{ tally }
 
 func (c *Console) discard(r *http.Request) (view, error) {
 	ls, err := c.chosen(r)
@@ -289,11 +268,7 @@ func (c *Console) discard(r *http.Request) (view, error) {
 		if err != nil {
 			return nil, err
 		}
-		if res.Outcome == ops.Refused {
-			v.Refused = append(v.Refused, res)
-		} else {
-			v.Discarded++
-		}
+		v.add(res)
 	}
 	return v, nil
 }
@@ -318,6 +293,15 @@ func (c *Console) changeKey(r *http.Request) (view, error) {
 	return v, err
 }
 
+// changes are the operations on keys beside the resolutions, by the name that the form sends.
+var changes = map[string]struct {
+	kind driver.OperationKind
+	done string
+}{
+	"reopen":  {driver.Reopen, "The key runs again at its next delivery."},
+	"release": {driver.ForceRelease, "The claim was ended: the next delivery runs."},
+}
+
 func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done string, err error) {
 	if state, ok := ops.Resolutions[as]; ok {
 		o, err := c.options(r, state)
@@ -333,8 +317,7 @@ func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done str
 		}
 		return done, err
 	}
-	kinds := map[string]driver.OperationKind{"reopen": driver.Reopen, "release": driver.ForceRelease}
-	kind, ok := kinds[as]
+	change, ok := changes[as]
 	if !ok {
 		return "", refusal(http.StatusBadRequest, "as is %q: it is completed, retry, failed, reopen or release", as)
 	}
@@ -342,22 +325,9 @@ func (c *Console) apply(r *http.Request, rec driver.Record, as string) (done str
 	if err != nil {
 		return "", err
 	}
-	_, err = ops.Change(r.Context(), c.cfg.Store, rec, kind, o)
+	_, err = ops.Change(r.Context(), c.cfg.Store, rec, change.kind, o)
 	if e := (*ops.ChangedError)(nil); errors.As(err, &e) {
 		err = refusal(http.StatusConflict, "%w", err)
 	}
-	return map[string]string{"reopen": "The key runs again at its next delivery.", "release": "The claim was ended: the next delivery runs."}[as], err
-}
-
-// url leads to the dead letters of a group.
-func (g groupView) url() string {
-	return "/dead-letters?" + url.Values{"kind": {g.Kind}, "group": {g.Reason}}.Encode()
-}
-
-// Percent is how much of the redrive is done.
-func (v run) Percent() int {
-	if v.Total == 0 {
-		return 100
-	}
-	return 100 * v.Done / v.Total
+	return change.done, err
 }

@@ -1,7 +1,10 @@
 package ops
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -88,9 +91,7 @@ func (e *WorkloadError) Error() string { return e.Field + " " + e.Problem }
 
 // Assumed is the input with what nobody said.
 func (in Workload) Assumed() Workload {
-	if in.Kind == "" {
-		in.Kind = KindSQS
-	}
+	in.Kind = cmp.Or(in.Kind, KindSQS)
 	if in.Live != nil && in.Kind.SQS() {
 		in.Kind = KindSQS
 		if in.Live.FIFO {
@@ -109,27 +110,16 @@ func (in Workload) Assumed() Workload {
 	if in.Retention == 0 && in.Kind.SQS() {
 		in.Retention = defaultKept
 	}
-	in.Attempts, in.Batch = or(in.Attempts, semel.DefaultMaxAttempts), or(in.Batch, semel.DefaultBatch)
-	in.Concurrency = or(in.Concurrency, semel.DefaultConcurrency)
+	in.Attempts, in.Batch = cmp.Or(in.Attempts, semel.DefaultMaxAttempts), cmp.Or(in.Batch, semel.DefaultBatch)
+	in.Concurrency = cmp.Or(in.Concurrency, semel.DefaultConcurrency)
 	return in
-}
-
-func or(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // Check refuses what cannot be.
 func (in Workload) Check() error {
 	in = in.Assumed()
-	known := false
-	for _, k := range QueueKinds() {
-		known = known || k == in.Kind
-	}
 	switch {
-	case !known:
+	case !slices.Contains(QueueKinds(), in.Kind):
 		return &WorkloadError{"queue", fmt.Sprintf("%q is no kind of queue", in.Kind), fmt.Sprintf("one of %v, or the URL of a queue", QueueKinds())}
 	case min(in.P99, in.MaxRuntime, in.Retention, in.Redrive, in.ProducerRetries, in.LambdaTimeout, in.LambdaWindow) < 0:
 		return &WorkloadError{"p99", "or another duration is negative", "use durations of 0 and more"}
@@ -251,17 +241,10 @@ func fits(v time.Duration, attempts int, longest time.Duration) time.Duration {
 // raise the count of the broker, too.
 func Receives(attempts int, longest, lease time.Duration) int {
 	n := float64(attempts) * (1 + float64(longest)/float64(lease))
-	whole := int(min(n, 1e9))
-	if float64(whole) < n {
-		whole++
-	}
-	return whole
+	return int(math.Ceil(min(n, 1e9)))
 }
 
 // up rounds up to whole seconds, which SQS takes.
 func up(d time.Duration) time.Duration {
-	if rest := d % time.Second; rest != 0 {
-		return d + time.Second - rest
-	}
-	return d
+	return (d + time.Second - 1).Truncate(time.Second)
 }

@@ -3,11 +3,13 @@ package ops
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // FindingKind names what is wrong.
@@ -107,7 +109,7 @@ type Audit struct {
 type effectEntry struct {
 	id          [32]byte
 	key, tenant string
-	first, last int64 // microseconds; 0 = not known
+	last        int64 // microseconds; 0 = not known
 	count       int32 // lines that name the effect key
 	byKey       int32 // lines that name the key alone
 	step        int16
@@ -184,14 +186,9 @@ func (n *effectEntry) add(e Effect, ranged, judged bool) {
 		n.byKey++
 	}
 	n.ranged, n.judged = n.ranged || ranged, n.judged || judged
-	if e.At.IsZero() {
-		return
+	if !e.At.IsZero() {
+		n.last = max(n.last, e.At.UnixMicro())
 	}
-	at := e.At.UnixMicro()
-	if n.first == 0 || at < n.first {
-		n.first = at
-	}
-	n.last = max(n.last, at)
 }
 
 // stepOf is the index of the step that a line is of.
@@ -199,21 +196,18 @@ func (a *Audit) stepOf(e Effect) (int, error) {
 	if e.Step == "" && len(a.Steps) == 1 || e.Step == "" && e.EffectKey != nil {
 		return 0, nil
 	}
-	for i, s := range a.Steps {
-		if s == e.Step {
-			return i, nil
-		}
+	i := slices.Index(a.Steps, e.Step)
+	switch {
+	case i >= 0:
+		return i, nil
+	case e.Step == "":
+		return 0, fmt.Errorf("an effect of key %q names no step, and there are several (--step %s)", words.Printable(e.Key, 80), strings.Join(a.Steps, ", "))
 	}
-	if e.Step == "" {
-		return 0, fmt.Errorf("an effect of key %q names no step, and there are several (--step %s)", cut(e.Key), strings.Join(a.Steps, ", "))
-	}
-	return 0, fmt.Errorf("an effect names step %q: add --step %s", cut(e.Step), cut(e.Step))
+	return 0, fmt.Errorf("an effect names step %q: add --step %s", words.Printable(e.Step, 80), words.Printable(e.Step, 80))
 }
 
-// judges tells whether something of that time is to be judged: in the range, and settled by now. What happened too often
-// is judged as soon as it is in the range: nothing that is under way can fix it.
-func (a *Audit) judges(at time.Time) bool { return a.ranged(at) && a.settled(at) }
-
+// ranged tells whether a time is in the range. What happened too often is judged as soon as it is: nothing that is under way can
+// fix it. Everything else must also be settled.
 func (a *Audit) ranged(at time.Time) bool {
 	return (a.Since.IsZero() || !at.Before(a.Since)) && (a.Until.IsZero() || !at.After(a.Until))
 }

@@ -46,8 +46,8 @@ func (e *CanaryError) Error() string {
 	return fmt.Sprintf("the canary %q is %s again", e.Key, e.State)
 }
 
-// Each calls do with one dead letter after another, and done with each result. It ends at the first error, which is a
-// [CanaryError] if the canary did not complete.
+// Each calls do with one dead letter after another, and done with each result. Where it waits between them it refuses those that
+// were redriven or discarded meanwhile. It ends at the first error, which is a [CanaryError] if the canary did not complete.
 func (q Queue) Each(
 	ctx context.Context, ls []driver.DeadLetter, o Batch, do func(context.Context, driver.DeadLetter) (Result, error), done func(Result),
 ) error {
@@ -63,7 +63,13 @@ func (q Queue) Each(
 		if err := wait.Until(ctx, began.Add(o.due(i))); err != nil {
 			return err
 		}
-		r, err := do(ctx, l)
+		r, there, err := refuse(Result{ID: l.ID, Key: l.Key.Raw}, "it was redriven or discarded meanwhile"), true, error(nil)
+		if i > 0 && o.Rate > 0 || o.Canary > 0 && i >= o.Canary {
+			l, there, err = q.DeadLetters.DeadLetter(ctx, l.ID)
+		}
+		if err == nil && there {
+			r, err = do(ctx, l)
+		}
 		if err != nil {
 			return err
 		}
@@ -77,24 +83,21 @@ func (q Queue) Each(
 // await waits until each key is completed.
 func (q Queue) await(ctx context.Context, keys []driver.Key, timeout time.Duration) error {
 	until := time.Now().Add(timeout)
-	for _, k := range keys {
-		for {
-			r, there, err := q.record(ctx, k)
-			switch {
-			case err != nil:
-				return err
-			case r.State == driver.FailedState, r.State == driver.Uncertain:
-				return &CanaryError{Key: k.Raw, State: r.State}
-			case !there || r.State != driver.Completed && r.State != driver.Expired:
-				if time.Now().After(until) {
-					return &CanaryError{Key: k.Raw, State: r.State, Timeout: timeout}
-				}
-				if err := wait.Until(ctx, time.Now().Add(canaryLook)); err != nil {
-					return err
-				}
-				continue
-			}
-			break
+	for len(keys) > 0 {
+		r, there, err := q.record(ctx, keys[0])
+		switch {
+		case err != nil:
+			return err
+		case r.State == driver.FailedState, r.State == driver.Uncertain:
+			return &CanaryError{Key: keys[0].Raw, State: r.State}
+		case there && (r.State == driver.Completed || r.State == driver.Expired):
+			keys = keys[1:]
+			continue
+		case time.Now().After(until):
+			return &CanaryError{Key: keys[0].Raw, State: r.State, Timeout: timeout}
+		}
+		if err := wait.Until(ctx, time.Now().Add(canaryLook)); err != nil {
+			return err
 		}
 	}
 	return nil

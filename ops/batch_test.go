@@ -68,3 +68,32 @@ func TestCanary(t *testing.T) {
 		})
 	}
 }
+
+// TestFM80_DiscardedDuringABatch: a dead letter that a person discards while a redrive waits is not sent again.
+func TestFM80_DiscardedDuringABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.send(semel.Message{ID: "m0"})
+		s.send(semel.Message{ID: "m1"})
+		s.work(nil, permanent)
+		var all []Result
+		err := s.box().Each(t.Context(), s.deadLetters(), Batch{Rate: 1}, func(ctx context.Context, l driver.DeadLetter) (Result, error) {
+			return s.box().Redrive(ctx, l, Options{By: "test"})
+		}, func(r Result) {
+			if all = append(all, r); len(all) > 1 {
+				return
+			}
+			for _, l := range s.deadLetters() {
+				if _, err := s.box().Discard(t.Context(), l, Options{By: "somebody"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if err != nil || len(all) != 2 || all[0].Outcome != Redriven || all[1].Outcome != Refused || all[1].Key == "" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if got := s.work(nil, works); len(got) != 1 {
+			t.Errorf("effects %v", got)
+		}
+	})
+}

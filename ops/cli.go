@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/semel-dev/semel/driver"
@@ -18,66 +17,64 @@ type CLI struct {
 	Consumer string
 }
 
-// onKey returns a command on the record of a key.
-func (c *CLI) onKey(r *driver.Record, verb string, flags ...string) []string {
+// Records returns a command on the records of the store: semel records, args, and the flags that name the place.
+func (c *CLI) Records(args ...string) string {
+	return words.Command(append([]string{"records"}, args...)...) + c.flags("store", "queue", "consumer")
+}
+
+// DeadLetters returns a command on the dead letters of the queue: semel dlq, args, and the flags that name the place.
+func (c *CLI) DeadLetters(args ...string) string {
+	return words.Command(append([]string{"dlq"}, args...)...) + c.flags("queue", "store", "consumer")
+}
+
+// flags name the place for a command that has these flags. One URL is enough if the store is the queue's database.
+func (c *CLI) flags(names ...string) (line string) {
 	if c == nil {
-		return nil
+		return ""
 	}
-	if c.Store != "" {
-		flags = append(flags, "--store", c.Store)
-	}
-	if !c.Own && c.Queue != "" {
-		flags = append(flags, "--queue", c.Queue)
+	values := map[string]string{"store": c.Store, "queue": c.Queue}
+	if c.Own {
+		values = map[string]string{names[0]: values[names[0]]}
 	}
 	if c.Consumer != "" {
-		flags = append(flags, "--consumer", words.Quote(c.Consumer))
+		values["consumer"] = words.Quote(c.Consumer)
 	}
-	if r.Key.Tenant != "" {
-		flags = append(flags, "--tenant", words.Quote(r.Key.Tenant))
+	for _, name := range names {
+		if values[name] != "" {
+			line += " --" + name + " " + values[name]
+		}
 	}
-	joined := strings.Join(flags, " ")
-	if strings.HasPrefix(r.Key.Raw, "-") {
-		return []string{fmt.Sprintf("semel records %s %s -- %s", verb, joined, words.Quote(r.Key.Raw))}
+	return line
+}
+
+// onKey returns a command on the record of a key.
+func (c *CLI) onKey(k driver.Key, verb string, flags ...string) string {
+	line := c.flags("store", "queue", "consumer")
+	if len(flags) > 0 {
+		line = " " + strings.Join(flags, " ") + line
 	}
-	return []string{fmt.Sprintf("semel records %s %s %s", verb, words.Quote(r.Key.Raw), joined)}
+	if k.Tenant != "" {
+		line += " --tenant " + words.Quote(k.Tenant)
+	}
+	if strings.HasPrefix(k.Raw, "-") {
+		return words.Command("records", verb) + line + " -- " + words.Quote(k.Raw)
+	}
+	return words.Command("records", verb, k.Raw) + line
 }
 
 // resolutions returns the commands that resolve an UNCERTAIN key.
-func (c *CLI) resolutions(r *driver.Record) (out []string) {
+func (c *CLI) resolutions(k driver.Key) (out []string) {
 	for _, as := range []string{"completed", "retry", "failed"} {
-		out = append(out, c.onKey(r, "resolve", "--as", as)...)
+		out = append(out, c.onKey(k, "resolve", "--as", as))
 	}
 	return out
 }
 
 // onDeadLetter returns the commands on the dead letter of a FAILED key.
 func (c *CLI) onDeadLetter(r *driver.Record) (out []string) {
-	if c == nil {
-		return nil
-	}
 	id := driver.DeadLetterID(driver.DeadLetterFailed, r.Key, r.Token, "")
 	for _, verb := range []string{"show", "redrive", "discard"} {
 		out = append(out, c.DeadLetters(verb, id))
 	}
 	return out
-}
-
-// DeadLetters returns a command on the dead letters of the queue: semel dlq, args, and the flags that name the queue.
-func (c *CLI) DeadLetters(args ...string) string {
-	line := words.Command(append([]string{"dlq"}, args...)...)
-	switch {
-	case c == nil || c.Queue == "":
-	case c.Own || c.Store == "":
-		line += " --queue " + c.Queue
-	default:
-		line += " --queue " + c.Queue + " --store " + c.Store
-	}
-	return line
-}
-
-func (c *CLI) queueStats() []string {
-	if c == nil {
-		return nil
-	}
-	return []string{"semel queue stats --queue " + c.Queue}
 }

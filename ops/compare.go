@@ -114,7 +114,7 @@ func (a *Audit) missing(r *driver.Record, f Finding) error {
 		a.UnderWay++
 		return nil
 	}
-	if !a.judges(r.CompletedAt) {
+	if !a.ranged(r.CompletedAt) {
 		return nil
 	}
 	f.Kind, f.At, f.Detail = RecordWithoutEffect, timeOf(r.CompletedAt.UnixMicro()), "completed, and the journal has no effect"

@@ -54,7 +54,7 @@ func (q Queue) resolve(k driver.Key) string {
 	if c.Consumer == "" && k.Consumer != q.Name {
 		c.Consumer = k.Consumer
 	}
-	return c.onKey(&driver.Record{Key: k}, "resolve", "--as", "completed")[0]
+	return c.onKey(k, "resolve", "--as", "completed")
 }
 
 // Edit puts an edited copy of a dead letter in its place (FM81). The copy has an id of its own, which is the same when the same

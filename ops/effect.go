@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Effect is one effect that happened: a line of a journal that somebody else keeps, such as a payment provider's export, a table of
@@ -70,7 +71,7 @@ func (e *Effect) check() error {
 func effectKey(s string) (*[32]byte, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != 32 {
-		return nil, fmt.Errorf("%q is no effect key (64 hex digits)", cut(s))
+		return nil, fmt.Errorf("%q is no effect key (64 hex digits)", words.Printable(s, 80))
 	}
 	return (*[32]byte)(b), nil
 }
@@ -118,7 +119,7 @@ func timeAt(v any) (time.Time, error) {
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
 		return since1970(f)
 	}
-	return time.Time{}, fmt.Errorf("%q is no time (use RFC 3339, as 2026-01-31T12:00:00Z)", cut(s))
+	return time.Time{}, fmt.Errorf("%q is no time (use RFC 3339, as 2026-01-31T12:00:00Z)", words.Printable(s, 80))
 }
 
 func since1970(f float64) (time.Time, error) {
@@ -132,43 +133,18 @@ func since1970(f float64) (time.Time, error) {
 	return time.Unix(int64(whole), int64(rest*1e9)).UTC(), nil
 }
 
-func cut(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
-
 // ReadEffects calls each with the effects of a journal of JSON lines: objects with the members key, effect_key, consumer,
 // tenant, step and at; others are passed over. A last line that was cut off by a crash is passed over, any other line
 // that cannot be read is an error that names it.
 func ReadEffects(name string, in io.Reader, each func(Effect) error) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for n := 1; ; n++ {
-		b, err := r.ReadBytes('\n')
-		whole := err == nil
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read %s: %w", name, err)
+	return readLines(name, in, func(b []byte) error {
+		e, err := readEffect(b)
+		if err != nil {
+			return err
 		}
-		if len(bytes.TrimSpace(b)) > 0 {
-			e, err := readEffect(b)
-			switch {
-			case errors.Is(err, errNotJSON) && !whole:
-				return nil
-			case err != nil:
-				return fmt.Errorf("%s:%d: %w", name, n, err)
-			}
-			if err := each(e); err != nil {
-				return fmt.Errorf("%s:%d: %w", name, n, err)
-			}
-		}
-		if !whole {
-			return nil
-		}
-	}
+		return each(e)
+	})
 }
-
-var errNotJSON = errors.New("not a JSON object")
 
 func readEffect(b []byte) (e Effect, err error) {
 	var members map[string]any

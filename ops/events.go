@@ -2,6 +2,7 @@ package ops
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -175,23 +176,35 @@ func ReadEvents(path string, each func(EventLine)) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	r := bufio.NewReaderSize(f, 64<<10)
+	return readLines(path, f, func(b []byte) error {
+		var l EventLine
+		if err := json.Unmarshal(b, &l); err != nil {
+			return fmt.Errorf("not a line of an events file: %w: %w", errNotJSON, err)
+		}
+		each(l)
+		return nil
+	})
+}
+
+var errNotJSON = errors.New("not a JSON object")
+
+// readLines calls each with the lines that are not empty. It ignores an errNotJSON of a last line that was cut off. Errors name
+// the line.
+func readLines(name string, in io.Reader, each func([]byte) error) error {
+	r := bufio.NewReaderSize(in, 64<<10)
 	for n := 1; ; n++ {
 		b, err := r.ReadBytes('\n')
 		whole := err == nil
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read %s: %w", path, err)
+			return fmt.Errorf("read %s: %w", name, err)
 		}
-		if len(b) == 0 {
+		if len(bytes.TrimSpace(b)) > 0 {
+			if err := each(b); err != nil && (whole || !errors.Is(err, errNotJSON)) {
+				return fmt.Errorf("%s:%d: %w", name, n, err)
+			}
+		}
+		if !whole {
 			return nil
 		}
-		var l EventLine
-		if err := json.Unmarshal(b, &l); err != nil {
-			if !whole {
-				return nil
-			}
-			return fmt.Errorf("%s:%d: not a line of an events file: %w", path, n, err)
-		}
-		each(l)
 	}
 }

@@ -243,7 +243,7 @@ func TestCommandsName(t *testing.T) {
 	}
 	r.State = driver.FailedState
 	s = Explain(Facts{Record: r, CLI: commands})
-	want = "semel dlq redrive " + driver.DeadLetterID(driver.DeadLetterFailed, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
+	want = "semel dlq redrive " + driver.DeadLetterID(driver.DeadLetterFailed, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records --consumer mart`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
 	}

@@ -1,7 +1,9 @@
 package ops
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -33,7 +35,7 @@ func sentence(e EventLine) (text string, doubt bool) {
 		return fmt.Sprintf("Attempt %d returned after %s.", e.Attempt, ms(e.ElapsedMS)), false
 	case "doubt":
 		return fmt.Sprintf("From here on it is unknown whether attempt %d had its effect%s: it may happen once more.",
-			e.Attempt, because(firstOf(e.Reason, e.Error))), true
+			e.Attempt, because(cmp.Or(e.Reason, e.Error))), true
 	case "extended":
 		if e.Outcome == "lost" && e.Lease {
 			return fmt.Sprintf("%s lost its lease: its run is cancelled and writes nothing.", who), false
@@ -73,17 +75,17 @@ func decided(e EventLine, who string) string {
 		return fmt.Sprintf("Message %s came while the key was in progress%s: it was put back for %s.", e.MessageID, cause,
 			time.Duration(e.AfterMS)*time.Millisecond)
 	case "retried":
-		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(firstOf(e.Reason, e.Error)))
+		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(cmp.Or(e.Reason, e.Error)))
 	case "dead_lettered":
 		if e.Cause == "producer_duplicate" || e.Cause == "raced_local" { // the dead letter may be that of the key's first message
 			return fmt.Sprintf("Message %s was a duplicate%s: it was dead-lettered without a run%s. A failed key has one dead letter, "+
-				"however many messages have the key.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
+				"however many messages have the key.", e.MessageID, cause, because(cmp.Or(e.Reason, e.Error)))
 		}
-		return fmt.Sprintf("Message %s became a dead letter%s%s.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
+		return fmt.Sprintf("Message %s became a dead letter%s%s.", e.MessageID, cause, because(cmp.Or(e.Reason, e.Error)))
 	case "mismatched":
 		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and was dead-lettered.", e.MessageID)
 	case "parked_uncertain":
-		return fmt.Sprintf("Message %s was parked as a dead letter%s: a person decides.", e.MessageID, because(firstOf(e.Reason, e.Error)))
+		return fmt.Sprintf("Message %s was parked as a dead letter%s: a person decides.", e.MessageID, because(cmp.Or(e.Reason, e.Error)))
 	case "fenced":
 		return fmt.Sprintf("%s had lost the key to another one meanwhile: it wrote nothing and acknowledged nothing.", who)
 	case "dropped":
@@ -98,7 +100,7 @@ func decided(e EventLine, who string) string {
 
 // operation describes what an operator did. A release leaves a doubt: the run that lost its claim may have had its effect.
 func operation(e driver.AuditEntry) (text string, doubt bool) {
-	who := firstOf(e.By, "Somebody")
+	who := cmp.Or(e.By, "Somebody")
 	switch e.Kind {
 	case driver.Resolve:
 		return fmt.Sprintf("%s decided about the key whose outcome was unknown: %s.", who, decision(e.To)), false
@@ -163,13 +165,9 @@ func (c *Duplicates) note() string {
 
 // inEvents reports whether an events file also has the duplicate.
 func inEvents(d *driver.Duplicate, events []EventLine) bool {
-	for i := range events {
-		e := &events[i]
-		if e.Kind == "decided" && e.MessageID == d.MessageID && e.At.Sub(d.At).Abs() < time.Millisecond {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(events, func(e EventLine) bool {
+		return e.Kind == "decided" && e.MessageID == d.MessageID && e.At.Sub(d.At).Abs() < time.Millisecond
+	})
 }
 
 // duplicateSentence describes one duplicate.

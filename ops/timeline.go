@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -89,6 +90,9 @@ func Explain(k Facts) Timeline {
 	k.ending(add)
 	sort.SliceStable(s.Sentences, func(i, j int) bool { return s.Sentences[i].At.Before(s.Sentences[j].At) })
 	s.Verdict, s.Advice, s.Commands = k.verdict()
+	if k.CLI == nil {
+		s.Commands = nil
+	}
 	if r.State != driver.Absent {
 		s.ExtraEffects = extra(r)
 		s.Duplicates, s.DuplicatesNote = k.Duplicates.Total, k.Duplicates.note()
@@ -143,12 +147,9 @@ func (k *Facts) ending(add func(time.Time, bool, string, ...any)) {
 
 // operated reports whether an operator wrote the record last.
 func (k *Facts) operated() bool {
-	for _, e := range k.Operations {
-		if e.To == k.Record.State && e.At.Sub(k.Record.UpdatedAt).Abs() < time.Millisecond {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.Operations, func(e driver.AuditEntry) bool {
+		return e.To == k.Record.State && e.At.Sub(k.Record.UpdatedAt).Abs() < time.Millisecond
+	})
 }
 
 func byMessage(ids []string) string {
@@ -188,14 +189,14 @@ func (k *Facts) verdict() (text, advice string, commands []string) {
 				text += "; " + soFar(r)
 			}
 			return text + ". The next delivery takes over.", "wait for the next delivery; if none comes, look whether a worker runs and whether " +
-				"the message is still in the queue", k.CLI.queueStats()
+				"the message is still in the queue", []string{words.Command("queue", "stats") + k.CLI.flags("queue")}
 		}
 		who := "A worker"
 		if k.Holder != "" {
 			who = "Worker " + k.Holder
 		}
 		return fmt.Sprintf("%s has it until %s; %s.", who, stamp(r.LeaseUntil), soFar(r)),
-			"wait; take it away only from a worker that is surely dead", k.CLI.onKey(r, "release")
+			"wait; take it away only from a worker that is surely dead", []string{k.CLI.onKey(r.Key, "release")}
 	case driver.Released:
 		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), "", nil
 	case driver.Completed:
@@ -214,7 +215,7 @@ func (k *Facts) verdict() (text, advice string, commands []string) {
 		return fmt.Sprintf("It ended %s and its record expired: until %s each further message of the key becomes a dead letter of kind late.",
 			r.Ended, stamp(r.RetainUntil)), "", nil
 	case driver.Uncertain:
-		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.CLI.resolutions(r)
+		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.CLI.resolutions(r.Key)
 	}
 	return "", "", nil
 }
@@ -236,15 +237,6 @@ func ms(v float64) string {
 	return time.Duration(v * float64(time.Millisecond)).Round(time.Millisecond / 10).String()
 }
 
-func firstOf(s ...string) string {
-	for _, v := range s {
-		if strings.TrimSpace(v) != "" {
-			return v
-		}
-	}
-	return ""
-}
-
 func times(n int) string {
 	switch n {
 	case 1:
@@ -256,14 +248,61 @@ func times(n int) string {
 }
 
 func ordinal(n int) string {
-	switch {
-	case n%100 >= 11 && n%100 <= 13:
-	case n%10 == 1:
-		return fmt.Sprintf("%dst", n)
-	case n%10 == 2:
-		return fmt.Sprintf("%dnd", n)
-	case n%10 == 3:
-		return fmt.Sprintf("%drd", n)
+	ending := "th"
+	if teen := n%100/10 == 1; !teen && n%10 < 4 {
+		ending = [...]string{"th", "st", "nd", "rd"}[n%10]
 	}
-	return fmt.Sprintf("%dth", n)
+	return fmt.Sprintf("%d%s", n, ending)
+}
+
+// Gather reads what a store knows of the key of a record: operations, the journal of its steps, duplicates. What the store
+// does not keep stays empty.
+func Gather(ctx context.Context, s driver.Store, r driver.Record) (in Facts, err error) {
+	in = Facts{Record: r, Now: time.Now()}
+	if log, ok := driver.As[driver.AuditLog](s); ok {
+		if in.Operations, err = log.Audit(ctx, driver.AuditFilter{Key: r.Key}); err != nil {
+			return in, err
+		}
+	}
+	if in.Steps, err = Steps(ctx, s, r); err != nil {
+		return in, err
+	}
+	if in.Duplicates, err = DuplicatesOf(ctx, s, r.Key); err != nil {
+		return in, err
+	}
+	in.Holder, err = holder(ctx, s, r)
+	return in, err
+}
+
+// Steps reads the journal of a record's run. The run that a compensation ended is that of the epoch before: its journal is shown
+// until the key runs again.
+func Steps(ctx context.Context, s driver.Store, r driver.Record) ([]driver.Step, error) {
+	st, ok := driver.As[driver.StepStore](s)
+	if !ok {
+		return nil, nil
+	}
+	h := r.Hold()
+	rows, err := st.Steps(ctx, h)
+	if err != nil || len(rows) > 0 || h.Epoch == 0 || r.State != driver.FailedState {
+		return rows, err
+	}
+	h.Epoch--
+	return st.Steps(ctx, h)
+}
+
+// DuplicatesOf reads the stored duplicates of a key.
+func DuplicatesOf(ctx context.Context, s driver.Store, k driver.Key) (d Duplicates, err error) {
+	log, ok := driver.As[driver.DuplicateLog](s)
+	if !ok {
+		return d, nil
+	}
+	d.Kept = true
+	d.Total, d.Newest, err = log.Duplicates(ctx, k)
+	return d, err
+}
+
+// Reason is the reason of a record, a dead letter or a step for a person: without the trace of the run that ended it.
+func Reason(stored string) string {
+	reason, _ := driver.CutTrace(stored)
+	return reason
 }

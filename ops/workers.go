@@ -16,29 +16,10 @@ const silentAfter = 35 * time.Second
 
 // Worker is the latest report of a worker.
 type Worker struct {
-	ID       string            `json:"id"`
-	Name     string            `json:"name"` // host and process id
-	Queue    string            `json:"queue"`
-	Consumer string            `json:"consumer"`
-	Version  string            `json:"version,omitempty"`
-	Started  time.Time         `json:"started"`
-	Seen     time.Time         `json:"seen"`
-	Settings map[string]string `json:"settings,omitempty"`
-	Running  int               `json:"running"`
-	InFlight int               `json:"in_flight"`
-	Paused   string            `json:"paused,omitempty"` // why nothing is started or fetched
-	// Silent: it has not reported for 35 seconds, so it was killed, hangs, or cannot reach the store.
-	Silent bool         `json:"silent,omitempty"`
-	Holds  []WorkerHold `json:"holds,omitempty"`
-}
+	driver.WorkerReport
 
-// WorkerHold is a key that a worker has claimed.
-type WorkerHold struct {
-	Tenant  string    `json:"tenant,omitempty"`
-	Key     string    `json:"key"`
-	Token   uint64    `json:"token"`
-	Attempt int       `json:"attempt"`
-	Since   time.Time `json:"since"`
+	// Silent: it has not reported for 35 seconds, so it was killed, hangs, or cannot reach the store.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Difference is a setting that workers of one queue do not share: as the queue delivers a message to any of them, a copy of it
@@ -58,9 +39,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("workers of queue %s differ in %s: %s; stop those that are wrong", d.Queue, d.Setting, strings.Join(parts, ", "))
 }
 
-// Workers lists the workers that report to a store, and the settings in which those of one queue differ that are not silent.
-// The error wraps [driver.ErrUnsupported] if the store keeps no reports.
-func Workers(ctx context.Context, s driver.Store) (all []Worker, differ []Difference, err error) {
+// Workers lists the workers of a queue ("" = of all) that report to a store, and the settings in which those of one queue differ
+// that are not silent. The error wraps [driver.ErrUnsupported] if the store keeps no reports.
+func Workers(ctx context.Context, s driver.Store, queue string) (all []Worker, differ []Difference, err error) {
 	log, ok := driver.As[driver.WorkerLog](s)
 	if !ok {
 		return nil, nil, fmt.Errorf("store %s keeps no reports of workers: %w", s.Features().Name, driver.ErrUnsupported)
@@ -70,14 +51,9 @@ func Workers(ctx context.Context, s driver.Store) (all []Worker, differ []Differ
 		return nil, nil, err
 	}
 	for _, r := range reports {
-		w := Worker{
-			ID: r.ID, Name: r.Name, Queue: r.Queue, Consumer: r.Consumer, Version: r.Version, Started: r.Started, Seen: r.Seen,
-			Settings: r.Settings, Running: r.Running, InFlight: r.InFlight, Paused: r.Paused, Silent: time.Since(r.Seen) > silentAfter,
+		if queue == "" || queue == r.Queue {
+			all = append(all, Worker{r, time.Since(r.Seen) > silentAfter})
 		}
-		for _, h := range r.Holds {
-			w.Holds = append(w.Holds, WorkerHold(h))
-		}
-		all = append(all, w)
 	}
 	return all, differences(all), nil
 }

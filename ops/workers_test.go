@@ -36,7 +36,7 @@ func TestWorkersThatDiffer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, differ, err := Workers(t.Context(), s)
+		all, differ, err := Workers(t.Context(), s, "")
 		if err != nil || len(all) != 2 {
 			t.Fatal(all, err)
 		}

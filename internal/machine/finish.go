@@ -419,7 +419,8 @@ func (m *Machine) countFinished(it *Item) {
 }
 
 // fenced: another worker owns the record, or our own deadline passed without a response. Nothing more is written: no ack, no
-// release (law 2).
+// release (law 2). The message is redelivered when its visibility ends. Where there is none, it is returned: otherwise it would
+// stay with this worker for as long as its connection lasts.
 func (m *Machine) fenced(it *Item) {
 	if it.releasing {
 		m.releasing--
@@ -427,6 +428,10 @@ func (m *Machine) fenced(it *Item) {
 	}
 	if it.ran {
 		m.counts.Fenced++
+	}
+	if it.visEnd == 0 {
+		m.settle(it, driver.Settlement{Action: driver.Defer}, TraceEvent{Decision: Fenced})
+		return
 	}
 	it.trace = TraceEvent{Decision: Fenced}
 	m.decide(it)
@@ -477,8 +482,10 @@ func (m *Machine) onSettled(ev *Event) {
 			m.settled(it, o)
 			continue
 		}
-		// A lost ack costs one redelivery, which the record replays. So giving up is safe, but a retry is cheaper.
-		if it.tries >= settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
+		// A lost ack costs one redelivery, which the record replays. So giving up is safe where the visibility or the consumer ends,
+		// but a retry is cheaper. Elsewhere nothing else would settle the delivery.
+		ends := it.visEnd > 0 || m.draining || m.cfg.Limit > 0
+		if ends && it.tries >= settleTries || it.visEnd > 0 && it.visEnd <= m.now {
 			m.counts.SettleFails++
 			m.settled(it, driver.Unknown)
 			continue

@@ -178,6 +178,87 @@ func TestFM1_LostLeaseCancelsAndWritesNothing(t *testing.T) {
 	}
 }
 
+// TestFM23_LoserReturnsMessageWithoutVisibility: no timeout takes the message from a loser whose broker has none (RabbitMQ, Kafka).
+// So the loser returns it. It writes nothing, and does not ack.
+func TestFM23_LoserReturnsMessageWithoutVisibility(t *testing.T) {
+	r := newFixture(t, nil)
+	m := message("1", "a")
+	m.Visible = 0
+	r.receive(m)
+	r.claim(nil)
+	r.pass(lease / 2)
+	e := r.take(machine.ActionExtend)
+	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Lost}, Sent: r.now})
+	r.none(machine.ActionSettle, "its handler still runs")
+	r.ran("a", machine.Result{})
+	r.none(machine.ActionFinish, "the loser of a compare-and-swap writes nothing (law 2)")
+	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Action != driver.Defer {
+		t.Fatalf("settlements %+v", a.Settlements)
+	}
+	if n := r.m.Counts(); r.m.InFlight() != 0 || n.Fenced != 1 {
+		t.Fatalf("%d in flight, counts %+v", r.m.InFlight(), n)
+	}
+}
+
+// TestFM33_NothingElseReturnsADelivery: RabbitMQ and Kafka deliver a message again only when its consumer returns it or ends.
+func TestFM33_NothingElseReturnsADelivery(t *testing.T) {
+	r := newFixture(t, nil)
+	kept := message("1", "a")
+	kept.Visible = 0
+	r.receive(kept)
+	r.claim(nil)
+	r.ran("a", machine.Result{})
+	for range 20 { // no write gets a response
+		if r.has(machine.ActionFinish) > 0 {
+			r.step(machine.Event{Kind: machine.Finished, Items: r.take(machine.ActionFinish).Items, Err: errBoom})
+		}
+		for r.has(machine.ActionExtend) > 0 {
+			r.step(machine.Event{Kind: machine.Extended, Items: r.take(machine.ActionExtend).Items, Sent: r.now, Err: errBoom})
+		}
+		if r.has(machine.ActionSettle) > 0 {
+			break
+		}
+		r.pass(3300 * time.Millisecond)
+	}
+	if s := r.settle(driver.Applied).Settlements; len(s) != 1 || s[0].Action != driver.Defer || s[0].Receipt != "1" {
+		t.Fatalf("settled %+v", s)
+	}
+	r.none(machine.ActionFinish, "the outcome is unknown: no release (law 4)")
+	if n := r.m.Counts(); n.Fenced != 1 || n.Effects != 0 || r.m.InFlight() != 0 {
+		t.Fatalf("counts %+v, %d in flight", n, r.m.InFlight())
+	}
+}
+
+// TestFM46_SettlementWithoutVisibilityIsRepeated: dead letters of RabbitMQ and Kafka are in a store, which can be down for longer than
+// a few tries take. No visibility timeout redelivers the message meanwhile. A worker that stops gives up: its connection ends.
+func TestFM46_SettlementWithoutVisibilityIsRepeated(t *testing.T) {
+	r := newFixture(t, nil)
+	m := message("1", "a")
+	m.Visible, m.KeyErr = 0, errBoom
+	r.receive(m)
+	for range 20 {
+		if a := r.settle(driver.Unknown); a.Settlements[0].Action != driver.Dead {
+			t.Fatalf("settlement %+v", a.Settlements[0])
+		}
+		r.pass(4 * time.Second)
+	}
+	stopping := message("2", "b")
+	stopping.Visible, stopping.KeyErr = 0, errBoom
+	r.settle(driver.Applied)
+	if n := r.m.Counts(); r.m.InFlight() != 0 || n.SettleFails != 0 || n.Rejected != 1 {
+		t.Fatalf("%d in flight, counts %+v", r.m.InFlight(), n)
+	}
+	r.receive(stopping)
+	for range 10 {
+		r.settle(driver.Unknown)
+		r.pass(4 * time.Second)
+	}
+	r.step(machine.Event{Kind: machine.Drain})
+	if r.settle(driver.Unknown); r.m.InFlight() != 0 || r.m.Counts().SettleFails != 1 {
+		t.Fatalf("%d in flight, counts %+v", r.m.InFlight(), r.m.Counts())
+	}
+}
+
 func TestFM9_LeaseIsBelievedFromBeforeTheRequest(t *testing.T) {
 	r := newFixture(t, nil)
 	r.receive(message("1", "a"))

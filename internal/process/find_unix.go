@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,8 +24,28 @@ func Gone(pid int) bool {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return false
 	}
-	_, _, state := readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state := readStat(fmt.Sprintf("/proc/%d/stat", pid))
 	return state == 'Z' || state == 'X'
+}
+
+// Freeze stops the process where it is: no timer runs, no connection breaks. Where there is /proc, it returns when all threads
+// have stopped: a thread can continue for a moment after the signal, and take a lock that nobody can release.
+func (p *Process) Freeze() error {
+	if err := p.Signal(sigstop); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(10 * time.Second); p.Running() && threadRuns(p.Pid()) && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Microsecond)
+	}
+	return nil
+}
+
+func threadRuns(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return slices.ContainsFunc(threads, func(path string) bool {
+		_, state := readStat(path)
+		return !strings.ContainsRune("TtXZ", rune(state))
+	})
 }
 
 // KillTree kills a process and its children, whatever their groups and sessions, and waits until they are gone. It is for
@@ -62,11 +83,10 @@ func (p *Process) KillTree() error {
 // Children lists the processes whose parent is pid: from /proc, or by ps where there is no /proc.
 func Children(pid int) ([]int, error) {
 	var found []int
-	if stats, _ := filepath.Glob("/proc/[0-9]*/stat"); len(stats) > 0 {
-		for _, path := range stats {
-			child, parent, _ := readStat(path)
-			if parent == pid {
-				found = append(found, child)
+	if all := every(); len(all) > 0 {
+		for _, p := range all {
+			if parent, _ := readStat(fmt.Sprintf("/proc/%d/stat", p)); parent == pid {
+				found = append(found, p)
 			}
 		}
 		return found, nil
@@ -86,20 +106,15 @@ func Children(pid int) ([]int, error) {
 
 // readStat reads /proc/PID/stat: "PID (NAME) STATE PARENT ...", where NAME may contain anything. A process that is gone
 // has no parent and the state 'X'.
-func readStat(path string) (pid, parent int, state byte) {
+func readStat(path string) (parent int, state byte) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return 0, 0, 'X'
+		return 0, 'X'
 	}
-	end := bytes.LastIndexByte(b, ')')
-	if end < 0 {
-		return 0, 0, 'X'
-	}
-	pid, _ = strconv.Atoi(string(bytes.TrimSpace(b[:bytes.IndexByte(b, '(')])))
-	fields := bytes.Fields(b[end+1:])
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 2 {
-		return 0, 0, 'X'
+		return 0, 'X'
 	}
 	parent, _ = strconv.Atoi(string(fields[1]))
-	return pid, parent, fields[0][0]
+	return parent, fields[0][0]
 }

@@ -145,9 +145,6 @@ func (p *Process) Stop(grace time.Duration) error {
 	}
 }
 
-// Freeze stops the process where it is: no timer runs, no connection breaks.
-func (p *Process) Freeze() error { return p.Signal(sigstop) }
-
 // Thaw lets a frozen process continue.
 func (p *Process) Thaw() error { return p.Signal(sigcont) }
 

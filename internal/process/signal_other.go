@@ -48,6 +48,9 @@ func own(*exec.Cmd) {}
 // As does nothing: the command runs as the user of this process.
 func As(*exec.Cmd, int, int) {}
 
+// Freeze returns an error: no process can be stopped here.
+func (p *Process) Freeze() error { return p.Signal(sigstop) }
+
 // KillTree kills the process and waits for its end; children are not found here.
 func (p *Process) KillTree() error {
 	p.Kill()

@@ -67,6 +67,7 @@ const (
 	mutInsertUpdates
 	mutCountZeroFirst
 	mutFailureUnclaimed
+	mutFencedKept
 	mutants
 )
 
@@ -137,6 +138,7 @@ var mistakes = []virtual.Mistake{
 		Name:       "failure of a run that was to be claimed at its commit recorded without a claim",
 		Invariants: "I7 I9",
 	},
+	mutFencedKept: {Name: "delivery without a visibility deadline not returned after the claim was lost", Invariants: "I17"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -184,6 +186,10 @@ func (w *simulation) bias() {
 	}
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease
+	}
+	if w.mut == mutFencedKept {
+		sc.nfaults, sc.slow = 1, 500
+		sc.faults[0] = fault{kind: outage, when: w.Between(0, lease), length: 2 * lease}
 	}
 	if w.mut == mutNoNonce {
 		sc.mode, sc.effect, sc.cfg.Mode = machine.Separate, plain, machine.Separate
@@ -286,6 +292,16 @@ func (w *simulation) failUnclaimed(r *run) {
 	after.State, after.RetainUntil = driver.FailedState, w.storeNow().Add(keep)
 	after.Failures++
 	w.st.write(w, row, &after, byFinish)
+}
+
+// returnsLost reports that a settlement returns the delivery of a run whose end is not in the store.
+func (w *simulation) returnsLost(r *request, i int) bool {
+	x, ran := r.items[i].Shell.(*run)
+	if !ran || x.item != r.items[i] || !x.over || x.msg != receiptOf(r.sets[i].Receipt).msg || r.sets[i].Action != driver.Defer {
+		return false
+	}
+	rec := &w.st.recs[w.row(x.hold.Key.Raw)]
+	return rec.State != driver.Released || rec.Token != x.hold.Token
 }
 
 // ofAtCommit reports that a mutant is a mistake of claims at the commit.

@@ -8,7 +8,8 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// queue is the modelled broker: visibility, receipts, counts, groups, delays, dead letters.
+// queue is the modelled broker: visibility, receipts, counts, groups, delays, dead letters. In some scenarios deliveries have no
+// visibility deadline, as with RabbitMQ and Kafka: only a worker that returns one, dies or loses its connection lets it go.
 type queue struct {
 	msgs        []qmsg
 	live        int // messages that are not gone
@@ -28,9 +29,13 @@ type qmsg struct {
 }
 
 type receipt struct {
-	msg  int
-	busy bool // the claim was Busy (a mutant uses it)
+	msg    int
+	worker int
+	busy   bool // the claim was Busy (a mutant uses it)
 }
+
+// kept is when a delivery without a visibility deadline becomes visible by itself.
+const kept = time.Duration(1) << 60
 
 type qletter struct {
 	driver.DeadLetter
@@ -128,13 +133,16 @@ func (q *queue) receive(w *simulation, k *worker, r *request) bool {
 func (q *queue) handOut(w *simulation, k *worker, r *request, i int) {
 	m := &q.msgs[i]
 	rc := w.rcpts.next()
-	*rc = receipt{msg: i}
+	*rc = receipt{msg: i, worker: k.id}
 	m.rc = rc
 	m.count++
 	m.visibleAt = w.Now + visible
 	a := machine.Arrival{Key: w.keyOf(m.key), Fingerprint: fpText[m.fp]}
 	a.Body = bodyText[m.fp]
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
+	if w.sc.keeps {
+		m.visibleAt, a.Visible = kept, 0
+	}
 	if !w.sc.counts {
 		a.Count = 0
 	}
@@ -158,11 +166,32 @@ func (q *queue) handOut(w *simulation, k *worker, r *request, i int) {
 	}
 }
 
+// disconnect returns the deliveries of a worker whose connection ends, where no visibility deadline does.
+func (q *queue) disconnect(w *simulation, k *worker) {
+	if !w.sc.keeps {
+		return
+	}
+	at := w.Now + w.Between(time.Millisecond, lease)
+	for i := range q.msgs {
+		if m := &q.msgs[i]; !m.gone && m.rc != nil && m.rc.worker == k.id {
+			m.visibleAt, m.rc = at, nil
+		}
+	}
+	q.kick(w)
+}
+
 func (q *queue) settleAll(w *simulation, r *request) {
 	for i := range r.sets {
 		u := w.doubt(r)
+		if w.sc.keeps && r.sets[i].DeadLetter != nil && w.storeDown() {
+			u = 1 // dead letters of such a queue are in the store
+		}
 		if u == 1 {
 			r.outcomes = append(r.outcomes, driver.Unknown)
+			continue
+		}
+		if w.mut == mutFencedKept && w.returnsLost(r, i) {
+			r.outcomes = append(r.outcomes, driver.Applied)
 			continue
 		}
 		o := q.settle(w, &r.sets[i], r)

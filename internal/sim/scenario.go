@@ -85,6 +85,7 @@ type scenario struct {
 	staleOK, txWaits, dedupDead, wave2 bool
 
 	counts   bool // the queue counts deliveries
+	keeps    bool // deliveries have no visibility deadline
 	atCommit bool // first deliveries are claimed at their commit
 
 	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
@@ -138,6 +139,9 @@ func (sc *scenario) draw(w *simulation) {
 		sc.wave2 = true
 	}
 	sc.drawAtCommit(w)
+	if sc.mode != machine.Joined && (w.mut == noMutant && w.Seed%11 < 2 || w.mut == mutFencedKept) { // no draw of its own
+		sc.keeps, sc.staleOK, sc.cfg.JoinedAck = true, false, false
+	}
 	if w.Faultless {
 		return
 	}

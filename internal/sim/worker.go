@@ -191,6 +191,7 @@ func (k *worker) die() {
 		}
 	}
 	k.running = 0
+	w.q.disconnect(w, k)
 	for _, t := range k.open {
 		if t >= 0 {
 			w.closeTx(t, 50*time.Millisecond)
@@ -216,6 +217,7 @@ func (k *worker) stall() {
 	w.stats.Stalls++
 	k.stalledUntil = w.Now + w.Between(lease, 3*lease)
 	w.push(k.stalledUntil, evWake, k.id, 0)
+	w.q.disconnect(w, k) // it sends no heartbeats
 	if w.Trace != nil {
 		w.log(-1, "worker %d is stopped until %v", k.id, k.stalledUntil)
 	}

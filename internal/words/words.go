@@ -119,3 +119,15 @@ func About(d time.Duration) string {
 	}
 	return Duration(d)
 }
+
+// AtLeast is a count for a person: "10,000+" if there can be more.
+func AtLeast(n int64, more bool) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	if more && n > 0 {
+		text += "+"
+	}
+	return text
+}

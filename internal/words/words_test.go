@@ -61,3 +61,13 @@ func TestAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestAtLeast(t *testing.T) {
+	for want, text := range map[string]string{
+		"0": AtLeast(0, true), "999": AtLeast(999, false), "10,000+": AtLeast(10_000, true), "1,234,567": AtLeast(1_234_567, false),
+	} {
+		if text != want {
+			t.Errorf("%q, wanted %q", text, want)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func TestFM63NoInvariantIsViolatedOnAnySeed(t *testing.T) {
 // TestFM63EveryCrashPoint plants one fault of each kind at every single call of base schedules.
 func TestFM63EveryCrashPoint(t *testing.T) {
 	points := 0
-	st := explore(t, func(x *virtual.Explorer, k *virtual.Kind) { points = x.CrashPoints(k, seedsOf(t)/100) })
+	st := explore(t, func(x *virtual.Explorer, k *virtual.Kind) { points = x.CrashPoints(k, max(seedsOf(t)/100, 20)) })
 	if t.Logf("%d points: %+v", points, st); points < 1000 {
 		t.Error("that are too few")
 	}

@@ -3,80 +3,45 @@ package lab
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// DemoOptions are the flags of `semel demo`. The zero value of everything is the default.
+// DemoOptions are the flags of `semel demo`, and of [Options] what the demo leaves open: Seed, Report, Where, Keep, Command
+// and Env.
 type DemoOptions struct {
-	// Orders is the number of orders. Defaults to 200.
-	Orders int
-	// Workers is the number of worker processes. Defaults to 3.
-	Workers int
-	// Kills is the number of kills that both runs share; the guarded run gets as many again at other steps. Negative =
-	// none. Defaults to 4.
+	Options
+	// Orders is the number of orders, Workers that of worker processes.
+	Orders, Workers int
+	// Kills is the number of kills that both runs share; the guarded run gets as many again at other steps.
 	Kills int
-	// Seed decides load and faults. Defaults to a drawn one, which the verdict names.
-	Seed uint64
-	// Visibility is the queue's visibility timeout. Defaults to 2 s, so that redelivery is quick.
+	// Visibility is the queue's visibility timeout.
 	Visibility time.Duration
-	// Report is where the HTML report goes. Defaults to none.
-	Report string
-	// Store is the postgres:// URL of a database, in which each run makes a schema of its own. Defaults to SQLite files.
-	Store string
-	// Keep keeps databases and events files; Verdict.Kept names the folder.
-	Keep bool
-	// Command starts a worker process. Defaults to the own binary with the argument HiddenCommand.
-	Command []string
-	// Env is added to the environment of the worker processes.
-	Env []string
 }
 
-// UsageError reports an option that cannot be used: which flag, and how to fix it.
-type UsageError struct{ Flag, Problem, Hint string }
+// DefaultDemo is the demo without flags. The visibility is short, so that redelivery is quick.
+func DefaultDemo() DemoOptions {
+	return DemoOptions{Orders: 200, Workers: 3, Kills: 4, Visibility: 2 * time.Second}
+}
 
-func (e *UsageError) Error() string { return fmt.Sprintf("--%s: %s (%s)", e.Flag, e.Problem, e.Hint) }
-
-func (o DemoOptions) withDefaults() (DemoOptions, error) {
-	if o.Orders == 0 {
-		o.Orders = 200
-	}
-	if o.Workers == 0 {
-		o.Workers = 3
-	}
-	switch {
-	case o.Kills == 0:
-		o.Kills = 4
-	case o.Kills < 0:
-		o.Kills = 0
-	}
-	if o.Visibility == 0 {
-		o.Visibility = 2 * time.Second
-	}
-	for o.Seed == 0 {
-		o.Seed = rand.Uint64N(100_000)
-	}
+func (o DemoOptions) check() error {
 	switch {
 	case o.Orders < 1 || o.Orders > 20_000:
-		return o, &UsageError{"orders", strconv.Itoa(o.Orders) + " is out of range", "give 1 to 20000"}
+		return output.Usage("--orders: %d is out of range", o.Orders).WithHint("give 1 to 20000")
 	case o.Workers < 1 || o.Workers > 32:
-		return o, &UsageError{"workers", strconv.Itoa(o.Workers) + " is out of range", "give 1 to 32"}
-	case o.Kills > 100:
-		return o, &UsageError{"kills", strconv.Itoa(o.Kills) + " is too many", "give 0 to 100"}
+		return output.Usage("--workers: %d is out of range", o.Workers).WithHint("give 1 to 32")
+	case o.Kills < 0 || o.Kills > 100:
+		return output.Usage("--kills: %d is out of range", o.Kills).WithHint("give 0 to 100")
 	case o.Kills > o.Orders:
-		return o, &UsageError{
-			"kills", fmt.Sprintf("%d kills for %d orders", o.Kills, o.Orders), "give at most one kill per order",
-		}
+		return output.Usage("--kills: %d kills for %d orders", o.Kills, o.Orders).WithHint("give at most one kill per order")
 	case o.Visibility < 500*time.Millisecond:
-		return o, &UsageError{"visibility", o.Visibility.String() + " is too short", "give at least 500ms"}
+		return output.Usage("--visibility: %s is too short", o.Visibility).WithHint("give at least 500ms")
 	}
-	return o, nil
+	return nil
 }
 
 // demoScenario is the main job: orders of 100,000 yen, charged once each or more often.
@@ -110,36 +75,29 @@ func demoScenario(o DemoOptions) plan.Scenario {
 	}
 }
 
-// RunDemo runs the demo, first with the guard off, then on. A *UsageError names an option that cannot be used. See [Run].
+// RunDemo runs the demo, first with the guard off, then on. See [Run].
 func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (verdict.Verdict, error) {
-	o, err := o.withDefaults()
-	if err != nil {
+	if err := o.check(); err != nil {
 		return verdict.Verdict{}, err
 	}
-	return Run(ctx, demoScenario(o), Options{
-		Seed: o.Seed, Report: o.Report, Where: place.Where{Store: o.Store}, Exact: true, Keep: o.Keep, Repeat: repeatCommand(o), Command: o.Command, Env: o.Env,
-	}, progress)
+	o.Seed, o.Exact = seedOf(o.Seed), true
+	o.Repeat = repeatCommand(o)
+	return Run(ctx, demoScenario(o), o.Options, progress)
 }
 
-// repeatCommand is the command line that makes the same schedule again. o is resolved (withDefaults).
+// repeatCommand is the command line that makes the same schedule again.
 func repeatCommand(o DemoOptions) string {
-	cmd := fmt.Sprintf("semel demo --seed %d", o.Seed)
-	if o.Kills == 0 {
-		o.Kills = -1 // resolved: none
-	}
+	cmd, d := fmt.Sprintf("semel demo --seed %d", o.Seed), DefaultDemo()
 	for _, f := range []struct {
 		name       string
-		value, def int
-	}{{"orders", o.Orders, 200}, {"workers", o.Workers, 3}, {"kills", o.Kills, 4}} {
+		value, def any
+	}{{"orders", o.Orders, d.Orders}, {"workers", o.Workers, d.Workers}, {"kills", o.Kills, d.Kills}, {"visibility", o.Visibility, d.Visibility}} {
 		if f.value != f.def {
-			cmd += fmt.Sprintf(" --%s %d", f.name, f.value)
+			cmd += fmt.Sprintf(" --%s %v", f.name, f.value)
 		}
 	}
-	if o.Visibility != 2*time.Second {
-		cmd += " --visibility " + o.Visibility.String()
-	}
-	if o.Store != "" {
-		cmd += fmt.Sprintf(" --store '%s'", open.Redact(o.Store))
+	if o.Where.Store != "" {
+		cmd += fmt.Sprintf(" --store '%s'", open.Redact(o.Where.Store))
 	}
 	return cmd
 }

@@ -1,12 +1,15 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
@@ -50,9 +53,7 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Guards) == 0 {
 		o.Guards = []plan.Guard{plan.GuardOff, plan.GuardOn}
 	}
-	for o.Seed == 0 {
-		o.Seed = rand.Uint64N(100_000)
-	}
+	o.Seed = seedOf(o.Seed)
 	if len(o.Command) == 0 {
 		exe, err := os.Executable()
 		if err != nil {
@@ -62,6 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// seedOf draws a seed if there is none.
+func seedOf(seed uint64) uint64 { return cmp.Or(seed, 1+rand.Uint64N(100_000)) }
 
 // Run runs a scenario once for each guard, and writes the report if there is to be one. progress gets short lines for a
 // person; it may be nil. An unexpected verdict is no error: see [verdict.Verdict.OK]. A scenario that the place does not
@@ -91,7 +95,7 @@ func repeat(ctx context.Context, s plan.Scenario, once func(plan.Scenario) (verd
 	progress func(string),
 ) (verdict.Verdict, error) {
 	for n := 1; ; n *= 2 {
-		v, late, err := once(s.Stretch(n))
+		v, late, err := once(s.Stretch(float64(n)))
 		unsupported := (*place.UnsupportedError)(nil)
 		if err == nil && v.OK() || errors.As(err, &unsupported) || ctx.Err() != nil || n == slowest {
 			return v, err
@@ -166,11 +170,11 @@ func run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	} else {
 		defer func() { err = errors.Join(err, setup.Remove(ctx), os.RemoveAll(dir)) }()
 	}
-	if least := setup.MinVisibility(); o.Exact {
-		s = s.Slower(least)
-	} else {
-		s = s.Slower(max(least, setup.Unhurried(s)))
+	least := setup.MinVisibility()
+	if !o.Exact {
+		least = max(least, setup.Unhurried(s))
 	}
+	s = s.AtLeast(least)
 	v.Timeline = &verdict.Timeline{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: setup.String()}
 	var configs []crew.Config
 	for _, g := range o.Guards {
@@ -210,4 +214,44 @@ func run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 		}
 	}
 	return v, nil
+}
+
+// runWatched runs all guards at the same time, while a person disturbs them, and judges them when the person has finished.
+// A run that fails ends the others.
+func runWatched(ctx context.Context, v *verdict.Verdict, configs []crew.Config, server *watch.Server) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	results, errs := make([]crew.Result, len(configs)), make([]error, len(configs))
+	var wg sync.WaitGroup
+	for i := range configs {
+		configs[i].Scenario = watched(configs[i].Scenario)
+		configs[i].Progress = func(string) {} // the page shows more
+		configs[i].Watch = server.Side(configs[i].Plan.Guard, configs[i].Dir)
+		wg.Go(func() {
+			if results[i], errs[i] = crew.Run(ctx, configs[i]); errs[i] != nil {
+				errs[i] = fmt.Errorf("run with the guard %s: %w", configs[i].Plan.Guard, errs[i])
+				cancel(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		server.Close(watch.Last{Problem: err.Error()})
+		return err
+	}
+	for i, s := range configs {
+		s.Plan.Sends, s.Plan.Later = results[i].Sent, nil
+		v.Add(s.Scenario, s.Plan, results[i])
+	}
+	server.Close(watch.Last{Runs: v.Runs})
+	return nil
+}
+
+// watched sets what a scenario can expect while a person disturbs it: that semel holds. The outcome of the other side is
+// unknown, and so are the counts.
+func watched(s plan.Scenario) plan.Scenario {
+	s.Expect = maps.Clone(s.Expect)
+	s.Expect[plan.GuardOff] = plan.Expect{}
+	s.Expect[plan.GuardOn] = plan.Expect{Verdict: plan.Held}
+	return s
 }

@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SEMEL_LAB_TEST_PARENT") == "1" {
 		exe, _ := os.Executable()
 		_ = os.Unsetenv("SEMEL_LAB_TEST_PARENT")
-		_, err := RunDemo(context.Background(), DemoOptions{
-			Seed: 5, Command: []string{exe}, Env: []string{workerEnv + "=1"},
-		}, nil)
+		o := DefaultDemo()
+		o.Seed, o.Command, o.Env = 5, []string{exe}, []string{workerEnv + "=1"}
+		_, err := RunDemo(context.Background(), o, nil)
 		fmt.Println(err)
 		os.Exit(1)
 	}

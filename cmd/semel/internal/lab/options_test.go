@@ -1,63 +1,48 @@
 package lab
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 func TestDemoOptionsNameTheFlag(t *testing.T) {
-	for _, c := range []struct {
-		o    DemoOptions
-		flag string
-	}{
-		{DemoOptions{Orders: -1}, "orders"},
-		{DemoOptions{Orders: 1_000_000}, "orders"},
-		{DemoOptions{Workers: 33}, "workers"},
-		{DemoOptions{Kills: 101}, "kills"},
-		{DemoOptions{Orders: 3, Kills: 4}, "kills"},
-		{DemoOptions{Visibility: time.Millisecond}, "visibility"},
+	for flag, change := range map[string]func(*DemoOptions){
+		"--orders: -1":      func(o *DemoOptions) { o.Orders = -1 },
+		"--orders: 1000000": func(o *DemoOptions) { o.Orders = 1_000_000 },
+		"--workers: 33":     func(o *DemoOptions) { o.Workers = 33 },
+		"--kills: 101":      func(o *DemoOptions) { o.Kills = 101 },
+		"--kills: 4 kills":  func(o *DemoOptions) { o.Orders = 3 },
+		"--visibility: 1ms": func(o *DemoOptions) { o.Visibility = time.Millisecond },
 	} {
-		_, err := RunDemo(t.Context(), c.o, nil)
-		usage, ok := err.(*UsageError) //nolint:errorlint // RunDemo returns it bare
-		if !ok || usage.Flag != c.flag || usage.Hint == "" {
-			t.Errorf("%+v: got %v, want a usage error for --%s", c.o, err, c.flag)
+		o := DefaultDemo()
+		change(&o)
+		_, err := RunDemo(t.Context(), o, nil)
+		if e := output.As(err); e.Code != output.CodeUsage || !strings.HasPrefix(e.Error(), flag) || e.Hint == "" {
+			t.Errorf("got %v, want a usage error %s…", err, flag)
 		}
 	}
 }
 
-func TestDemoOptionsDefaults(t *testing.T) {
-	o, err := DemoOptions{Kills: -1}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Kills != 0 || o.Orders != 200 || o.Workers != 3 || o.Seed == 0 {
-		t.Errorf("got %+v", o)
-	}
+func TestDemoWithoutKills(t *testing.T) {
+	o := DefaultDemo()
+	o.Kills = 0
 	if n := len(demoScenario(o).Plan(1, plan.GuardOn).Strikes); n != 0 {
 		t.Errorf("%d kills although none were asked for", n)
 	}
 }
 
 func TestRepeatCommand(t *testing.T) {
-	for _, c := range []struct {
-		o    DemoOptions
-		want string
-	}{
-		{DemoOptions{Seed: 7}, "semel demo --seed 7"},
-		{
-			DemoOptions{Seed: 7, Orders: 50, Workers: 2, Kills: 1, Visibility: time.Second},
-			"semel demo --seed 7 --orders 50 --workers 2 --kills 1 --visibility 1s",
-		},
-		{DemoOptions{Seed: 7, Kills: -1}, "semel demo --seed 7 --kills -1"},
-	} {
-		o, err := c.o.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := repeatCommand(o); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
+	o := DefaultDemo()
+	o.Seed = 7
+	if got := repeatCommand(o); got != "semel demo --seed 7" {
+		t.Errorf("got %q", got)
+	}
+	o.Orders, o.Workers, o.Kills, o.Visibility = 50, 2, 0, time.Second
+	if got := repeatCommand(o); got != "semel demo --seed 7 --orders 50 --workers 2 --kills 0 --visibility 1s" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -43,7 +43,7 @@ func elsewhere() map[string]bool {
 	if semeltest.Nightly() {
 		return nil
 	}
-	return map[string]bool{"race": true, "outbox": true, "redrive": true, "partial-batch": true}
+	return map[string]bool{"race": true, "outbox": true}
 }
 
 // TestS0_28_ScenariosOnPostgres: the scenarios do not hang on one kind of store.
@@ -56,13 +56,15 @@ func TestS0_28_ScenariosOnPostgres(t *testing.T) {
 	}
 }
 
+// TestS0_28_ScenariosOnMySQL: each run has a database of its own.
+func TestS0_28_ScenariosOnMySQL(t *testing.T) {
+	onlyFull(t)
+	runAll(t, place.Where{Store: server.Shared(t, "mysql")}, elsewhere(), nil)
+}
+
 // TestS0_28_ScenariosOnSQSAndDynamoDB runs them on the services that the published designs are made for.
 func TestS0_28_ScenariosOnSQSAndDynamoDB(t *testing.T) {
-	only := elsewhere()
-	if testing.Short() {
-		only = map[string]bool{"race": true, "outbox": true}
-	}
-	runAll(t, place.Where{On: place.AWS}, only, noEmit)
+	runAll(t, place.Where{On: place.AWS}, elsewhere(), noEmit)
 }
 
 // TestS0_28_MixedPairs: a queue and a store of different kinds, where no ack can commit with its record.
@@ -80,7 +82,7 @@ func TestS0_28_MixedPairs(t *testing.T) {
 				t.Parallel()
 				names := []string{"side-effects", "zombie", "partial-batch", "versions"}
 				if !semeltest.Nightly() {
-					names = names[:2]
+					names = names[:1]
 				}
 				for _, scenario := range names {
 					v := runOn(t, scenario, where)

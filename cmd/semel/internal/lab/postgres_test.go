@@ -17,7 +17,9 @@ import (
 // and nothing is left behind.
 func TestFM03_DemoOnPostgres(t *testing.T) {
 	url := server.Database(t)
-	o := DemoOptions{Orders: 40, Workers: 2, Kills: 2, Seed: 11, Visibility: time.Second, Store: url}
+	o := DemoOptions{
+		Orders: 40, Workers: 2, Kills: 2, Visibility: time.Second, Options: Options{Seed: 11, Where: place.Where{Store: url}},
+	}
 	v, err := demo(t, o)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +49,7 @@ func TestDemoKeepsSchemas(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	url := server.Database(t)
 	v, err := demo(t, DemoOptions{
-		Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 10 * time.Second, Keep: true, Store: url,
+		Orders: 4, Workers: 1, Visibility: 10 * time.Second, Options: Options{Seed: 3, Keep: true, Where: place.Where{Store: url}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,44 +29,39 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close(watch.Last{})
-	type end struct {
-		v   verdict.Verdict
-		err error
-	}
-	over := make(chan end, 1)
+	over := make(chan error, 1)
+	var v verdict.Verdict
 	go func() {
-		v, err := Run(t.Context(), s, Options{Seed: 1, Command: []string{exe}, Env: []string{workerEnv + "=1"}, Watch: server}, nil)
-		over <- end{v, err}
+		var err error
+		v, err = Run(t.Context(), s, Options{Seed: 1, Command: []string{exe}, Env: []string{workerEnv + "=1"}, Watch: server}, nil)
+		over <- err
 	}()
-	p := hands(t, server.URL())
+	p := &watcher{t: t, url: server.URL(), over: over}
 	p.until("worker 1 works on both sides", func() bool { return p.has("off", "effect", 1) && p.has("on", "effect", 1) })
 	p.do(`{"do":"drop-ack"}`)
 	p.until("an ack is dropped on both sides", func() bool { return p.did("off", "dropped") && p.did("on", "dropped") })
 	p.do(`{"do":"duplicate"}`)
 	p.do(`{"do":"fail-heartbeats","for_ms":200}`)
-	p.do(`{"do":"pause-store","for_ms":300}`)
+	p.do(`{"do":"outage","for_ms":300}`)
 	p.until("the store is back on both sides", func() bool { return p.has("off", "up", 0) && p.has("on", "up", 0) })
 	p.do(`{"do":"freeze","worker":2,"for_ms":300}`)
 	p.until("worker 2 goes on", func() bool { return p.has("off", "thaw", 2) && p.has("on", "thaw", 2) })
 	p.do(`{"do":"kill","worker":1}`)
 	p.until("worker 1 is dead", func() bool { return p.did("off", "killed") && p.did("on", "killed") })
 	p.do(`{"do":"finish"}`)
-	e := <-over
-	if e.err != nil {
-		t.Fatal(e.err)
+	p.until("the page gets the end", func() bool { return p.ended })
+	if err := <-over; err != nil {
+		t.Fatal(err)
 	}
-	if !e.v.OK() || len(e.v.Runs) != 2 {
-		t.Errorf("%+v", e.v.Runs)
+	if !v.OK() || len(v.Runs) != 2 {
+		t.Fatalf("%+v", v.Runs)
 	}
-	off, on := e.v.Runs[0], e.v.Runs[1]
+	off, on := v.Runs[0], v.Runs[1]
 	if on.Verdict != plan.Held || on.Kills != 1 || off.Kills != 1 || on.Replayed < 2 {
 		t.Errorf("guard on: %+v", on)
 	}
 	if off.Verdict != plan.Broken || off.Duplicated < 2 {
 		t.Errorf("a dropped ack and a duplicate, and the plain consumer holds: %+v", off)
-	}
-	if !p.ended {
-		p.until("the page gets the end", func() bool { return p.ended })
 	}
 }
 
@@ -74,6 +69,7 @@ func TestWatch(t *testing.T) {
 type watcher struct {
 	t     *testing.T
 	url   string
+	over  chan error // the end of the run
 	in    *bufio.Scanner
 	seen  []event
 	ended bool
@@ -86,19 +82,20 @@ type event struct {
 	What   string `json:"a"`
 }
 
-func hands(t *testing.T, url string) *watcher {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"events", nil)
+// connect opens the page. It gets everything that has happened, once more.
+func (w *watcher) connect() {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+"events", nil)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatalf("%v; the run: %v", err, <-w.over)
 	}
-	t.Cleanup(func() { _ = res.Body.Close() })
-	w := &watcher{t: t, url: url, in: bufio.NewScanner(res.Body)}
+	w.t.Cleanup(func() { _ = res.Body.Close() })
+	w.in, w.seen = bufio.NewScanner(res.Body), nil
 	w.in.Buffer(nil, 4<<20)
-	return w
 }
 
 func (w *watcher) do(fault string) {
@@ -126,13 +123,16 @@ func (w *watcher) did(side, what string) bool {
 	return slices.ContainsFunc(w.seen, func(e event) bool { return e.Side == side && e.What == what })
 }
 
-// until reads what the page gets until it is true.
+// until reads what the page gets until it is true. A page that reads too slowly is disconnected, and connects again.
 func (w *watcher) until(what string, yes func() bool) {
 	w.t.Helper()
-	late := time.Now().Add(2 * time.Minute)
-	for !yes() {
-		if time.Now().After(late) || !w.in.Scan() {
+	for late := time.Now().Add(5 * time.Minute); !yes(); {
+		switch {
+		case time.Now().After(late):
 			w.t.Fatalf("never: %s", what)
+		case w.in == nil || !w.in.Scan():
+			w.connect()
+			continue
 		}
 		line, is := strings.CutPrefix(w.in.Text(), "data: ")
 		if !is {
@@ -146,5 +146,8 @@ func (w *watcher) until(what string, yes func() bool) {
 			w.t.Fatal(err)
 		}
 		w.seen, w.ended = append(w.seen, b.Events...), w.ended || b.Last != nil
+		if w.ended && !yes() {
+			w.t.Fatalf("the run ended before: %s (%s)", what, b.Last)
+		}
 	}
 }

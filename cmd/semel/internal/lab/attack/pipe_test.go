@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 	"github.com/semel-dev/semel/semeltest"
@@ -55,6 +56,7 @@ func TestFM3_PipeHabits(t *testing.T) {
 				t.Skip("in nightly runs")
 			}
 			o := piped(t, h.language, h.habit)
+			o.Timeout = time.Minute // until an interpreter has started on a slow machine
 			for name := range h.want {
 				o.Only = append(o.Only, name)
 			}

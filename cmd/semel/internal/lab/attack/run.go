@@ -99,7 +99,7 @@ func (r *runner) run(ctx context.Context) (rep Report, err error) {
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }()
 	if r.svc, err = listen(r.Listen, r.KeyHeader); err != nil {
-		return rep, output.Usage("--listen: %w", err).WithHint("leave it away for a free port")
+		return rep, fmt.Errorf("--listen: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.svc.Close()) }()
 	if r.HTTP != "" {

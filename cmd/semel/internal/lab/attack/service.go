@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -17,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/internal/words"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
@@ -76,9 +75,9 @@ type service struct {
 
 // listen starts the service on addr ("127.0.0.1:0" for a free port).
 func listen(addr, keyHeader string) (*service, error) {
-	l, err := net.Listen("tcp", addr)
+	l, err := web.Listen(context.Background(), addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+		return nil, err
 	}
 	s := &service{
 		url: "http://" + l.Addr().String(), keyHeader: keyHeader, gone: make(chan struct{}),

@@ -17,7 +17,7 @@ import (
 
 const (
 	// tick is how often a trial looks.
-	tick = 5 * time.Millisecond
+	tick = 10 * time.Millisecond
 	// longVisibility is that of trials that wait for no takeover: nothing may come again by itself.
 	longVisibility = 60 * time.Second
 	// attempts is how many runs a message has.
@@ -263,7 +263,7 @@ func (s *trial) lateEffects() {
 		if len(left) == 0 || time.Now().After(end) || s.ctx.Err() != nil {
 			return
 		}
-		time.Sleep(10 * tick)
+		time.Sleep(5 * tick)
 	}
 }
 

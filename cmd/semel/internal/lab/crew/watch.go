@@ -30,25 +30,19 @@ const WatchLimit = 30 * time.Minute
 
 // Fault is what a person does to a run.
 type Fault struct {
-	Do FaultName
+	Do plan.Action
 	// Worker is the worker that it strikes; 0 = any.
 	Worker int
 	// For is how long it lasts.
 	For time.Duration
 }
 
-// FaultName names a fault that a person can inject.
-type FaultName string
-
-// The faults. FaultDropAck drops the next ack, FaultHeartbeats the heartbeats of all workers for a while. FaultDuplicate
-// sends the last order again, under another message id.
+// What a person can do to a run besides plan.Kill, plan.Freeze and plan.Outage: drop the next ack, drop the heartbeats of all
+// workers for a while, send the last order again under another message id.
 const (
-	FaultKill       FaultName = "kill"
-	FaultFreeze     FaultName = "freeze"
-	FaultDropAck    FaultName = "drop-ack"
-	FaultHeartbeats FaultName = "fail-heartbeats"
-	FaultOutage     FaultName = "pause-store"
-	FaultDuplicate  FaultName = "duplicate"
+	DropAck        plan.Action = "drop-ack"
+	FailHeartbeats plan.Action = "fail-heartbeats"
+	Duplicate      plan.Action = "duplicate"
 )
 
 // Status is how a run stands.
@@ -151,24 +145,16 @@ func (r *runner) inject(ctx context.Context, a Fault, now time.Time) error {
 	if a.Worker < 1 || a.Worker > r.Scenario.Workers.Count {
 		a.Worker = 1 + rand.IntN(r.Scenario.Workers.Count)
 	}
-	k := plan.Strike{Step: plan.Outside, Worker: a.Worker, For: a.For}
 	switch a.Do {
-	case FaultKill:
-		r.fleet.kill(a.Worker, now)
-	case FaultFreeze:
-		k.Do = plan.Freeze
-		_, err := r.strikes.strike(ctx, k, now)
+	case plan.Kill, plan.Freeze, plan.Outage:
+		_, err := r.strikes.strike(ctx, plan.Strike{Do: a.Do, Step: plan.Outside, Worker: a.Worker, For: a.For}, now)
 		return err
-	case FaultOutage:
-		k.Do = plan.Outage
-		_, err := r.strikes.strike(ctx, k, now)
-		return err
-	case FaultDropAck:
+	case DropAck:
 		return r.mark(worker.DropAckFile)
-	case FaultHeartbeats:
+	case FailHeartbeats:
 		r.watch.deaf = now.Add(a.For)
 		return r.mark(worker.DeafFile)
-	case FaultDuplicate:
+	case Duplicate:
 		if r.sent == 0 {
 			return nil
 		}

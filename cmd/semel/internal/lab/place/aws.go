@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,16 +18,14 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // configure finds out how to talk to the service of a URL. The fakes take any credentials, and nothing of the user's
 // configuration is for them.
 func (p URLs) configure(ctx context.Context, flag, raw string) (aws.Config, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return aws.Config{}, fmt.Errorf("--%s is not a URL", flag)
-	}
-	if p.Fakes == "" || u.Query().Get("endpoint") != p.Fakes {
+	if _, q := named(raw); !p.fake(q) {
 		return open.AWS(ctx, flag, raw)
 	}
 	return aws.Config{
@@ -37,6 +36,9 @@ func (p URLs) configure(ctx context.Context, flag, raw string) (aws.Config, erro
 		HTTPClient: awshttp.NewBuildableClient().WithTransportOptions(func(tr *http.Transport) { tr.MaxIdleConnsPerHost = 64 }),
 	}, nil
 }
+
+// fake reports whether a URL with these parameters leads to the fakes.
+func (p URLs) fake(q url.Values) bool { return p.Fakes != "" && q.Get("endpoint") == p.Fakes }
 
 // named is what the URL of a run has after the service: the name of a queue or table, and its parameters.
 func named(raw string) (name string, q url.Values) {
@@ -69,9 +71,7 @@ func (s *Setup) makeQueue(ctx context.Context, p URLs, run string, visibility ti
 		if err != nil && !open.MissingQueue(err) {
 			return "", open.Explain("queue", raw, "create", err)
 		}
-		for _, one := range []string{name + deadLetterEnd, name} {
-			s.removes = append(s.removes, func(ctx context.Context) error { return removeQueue(ctx, client, one) })
-		}
+		s.made = append(s.made, made{"queue", raw})
 	}
 	if _, err = sqs.Create(ctx, client, name, sqs.CreateOptions{Visibility: visibility, MaxReceive: -1, DeadLetterQueue: name + deadLetterEnd}); err != nil {
 		return "", open.Explain("queue", raw, "create", err)
@@ -107,45 +107,22 @@ func (s *Setup) makeTables(ctx context.Context, p URLs, run string) (string, err
 		if missing := (*types.ResourceNotFoundException)(nil); err != nil && !errors.As(err, &missing) {
 			return "", open.Explain("store", raw, "make the tables of", err)
 		}
-		for _, end := range []string{"", ledgerEnd, marksEnd} {
-			s.removes = append(s.removes, func(ctx context.Context) error { return removeTable(ctx, client, name+end) })
-		}
+		s.made = append(s.made, made{"store", raw})
 	}
-	if err := dynamodb.Create(ctx, client, name, dynamodb.CreateOptions{}); err != nil {
-		return "", open.Explain("store", raw, "make the tables of", err)
-	}
+	err = dynamodb.Create(ctx, client, name, dynamodb.CreateOptions{})
 	for _, end := range []string{ledgerEnd, marksEnd} {
-		if err := makeTable(ctx, client, name+end); err != nil {
-			return "", open.Explain("store", raw, "make the tables of", err)
+		if err == nil {
+			err = dynamodb.Create(ctx, client, name+end, dynamodb.CreateOptions{Options: dynamodb.Options{Layout: dynamodb.Layout{PartitionKey: "id"}}})
 		}
+	}
+	if err != nil {
+		return "", open.Explain("store", raw, "make the tables of", err)
 	}
 	return raw, nil
 }
 
-// tableTimeout is how long a new table may take to be there, and tablePause how long to wait between two looks.
-const (
-	tableTimeout = 2 * time.Minute
-	tablePause   = time.Second
-)
-
-// makeTable makes a table with the key id, and waits until it can be used.
-func makeTable(ctx context.Context, client *awsdynamodb.Client, name string) error {
-	_, err := client.CreateTable(ctx, &awsdynamodb.CreateTableInput{
-		TableName: &name, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
-	})
-	if err != nil {
-		return fmt.Errorf("create the table %s: %w", name, err)
-	}
-	waiter := awsdynamodb.NewTableExistsWaiter(client, func(o *awsdynamodb.TableExistsWaiterOptions) {
-		o.MinDelay, o.MaxDelay = tablePause, 2*tablePause
-	})
-	if err := waiter.Wait(ctx, &awsdynamodb.DescribeTableInput{TableName: &name}, tableTimeout); err != nil {
-		return fmt.Errorf("wait for the table %s: %w", name, err)
-	}
-	return nil
-}
+// tablePause is how long to wait between two looks at a table that is being made.
+const tablePause = time.Second
 
 // removeTable deletes a table; one that is just being made is waited for.
 func removeTable(ctx context.Context, client *awsdynamodb.Client, name string) error {
@@ -158,34 +135,29 @@ func removeTable(ctx context.Context, client *awsdynamodb.Client, name string) e
 		case !errors.As(err, &busy):
 			return fmt.Errorf("delete the table %s: %w", name, err)
 		}
-		pause := time.NewTimer(tablePause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if wait.Until(ctx, time.Now().Add(tablePause)) != nil {
 			return fmt.Errorf("delete the table %s: %w", name, err)
 		}
 	}
 }
 
 // sqs opens the queue of the run.
-func (o *opening) sqs(ctx context.Context) error {
+func (o *opening) sqs(ctx context.Context) (driver.Queue, error) {
 	cfg, err := o.urls.configure(ctx, "queue", o.urls.Queue)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name, q := named(o.urls.Queue)
 	queue, err := sqs.Open(ctx, awssqs.NewFromConfig(cfg), name, sqs.Options{
 		Visibility: o.visibility, Wait: time.Second, DeadLetterQueue: q.Get("dead_letters"),
 	})
 	if err != nil {
-		return open.Explain("queue", o.urls.Queue, "open", err)
+		return nil, open.Explain("queue", o.urls.Queue, "open", err)
 	}
-	o.place.Queue = queue
 	if !o.away(q) {
 		o.place.Quiet = farQuiet
 	}
-	return nil
+	return queue, nil
 }
 
 // dynamodb opens the tables of the run. All processes of a run go by one machine's clock.
@@ -201,7 +173,7 @@ func (o *opening) dynamodb(ctx context.Context) error {
 		return open.Explain("store", o.urls.Store, "open", err)
 	}
 	o.place.Store = store
-	o.place.Ledger, o.place.marks = itemLedger{client, name + ledgerEnd}, itemMarks{client, name + marksEnd}
+	o.place.tables(itemTable{client, name + ledgerEnd}, itemTable{client, name + marksEnd})
 	o.away(q)
 	return nil
 }
@@ -210,9 +182,32 @@ func (o *opening) dynamodb(ctx context.Context) error {
 // nothing.
 func (o *opening) away(q url.Values) (fake bool) {
 	interval := remoteInterval
-	if fake = o.urls.Fakes != "" && q.Get("endpoint") == o.urls.Fakes; fake {
+	if fake = o.urls.fake(q); fake {
 		interval = fakeInterval
 	}
 	o.place.PollInterval = max(o.place.PollInterval, interval)
 	return fake
+}
+
+// removeAWS removes the queue and its dead letters, or the tables of a store.
+func removeAWS(ctx context.Context, m made) error {
+	cfg, err := open.AWS(ctx, m.flag, m.raw)
+	if err != nil {
+		return err
+	}
+	name, q := named(m.raw)
+	if strings.HasPrefix(m.raw, "sqs:") {
+		client := awssqs.NewFromConfig(cfg)
+		return errors.Join(removeQueue(ctx, client, name), removeQueue(ctx, client, name+deadLetterEnd))
+	}
+	client := awsdynamodb.NewFromConfig(cfg)
+	tables := []string{name, name + ledgerEnd, name + marksEnd}
+	if gate := q.Get("gate"); strings.Contains(gate, ours) {
+		tables = append(tables, gate)
+	}
+	var errs []error
+	for _, table := range tables {
+		errs = append(errs, removeTable(ctx, client, table))
+	}
+	return errors.Join(errs...)
 }

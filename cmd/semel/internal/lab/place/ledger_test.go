@@ -16,6 +16,7 @@ func eachKind(t *testing.T, test func(t *testing.T, r *Place)) {
 	for name, where := range map[string]func(t *testing.T) Where{
 		"SQLite":     func(*testing.T) Where { return Where{} },
 		"PostgreSQL": func(t *testing.T) Where { t.Helper(); return Where{Store: server.Database(t)} },
+		"MySQL":      func(t *testing.T) Where { t.Helper(); return Where{Store: server.Shared(t, "mysql")} },
 		"Redis": func(t *testing.T) Where {
 			t.Helper()
 			return Where{On: Embedded, Store: server.Shared(t, "redis")}
@@ -98,7 +99,7 @@ func TestLedgerCountsWhatIsDone(t *testing.T) {
 // TestMarks: an id, a word, and when it was written. A read may be old for a while.
 func TestMarks(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *Place) {
-		m := r.Marks()
+		m := r.Marks
 		is := func(what string, want, got bool, err error) {
 			t.Helper()
 			if err != nil || got != want {

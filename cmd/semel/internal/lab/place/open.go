@@ -3,11 +3,10 @@ package place
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/driver"
 )
 
 const (
@@ -30,12 +29,14 @@ func Open(ctx context.Context, p URLs, visibility time.Duration) (*Place, error)
 	if err != nil {
 		return nil, err
 	}
-	o := opening{urls: p, visibility: visibility, place: &Place{PollInterval: localInterval}}
-	if err = o.queue(ctx, queue); err == nil {
+	o := opening{urls: p, visibility: visibility, place: &Place{PollInterval: localInterval}, set: open.New(open.Options{})}
+	o.place.closers = append(o.place.closers, o.set.Close)
+	q, err := o.queue(ctx, queue)
+	if err == nil {
 		err = o.store(ctx, store)
 	}
-	if err == nil && o.rabbit != nil {
-		err = o.keepDeadLetters()
+	if err == nil {
+		o.place.Queue, err = withDeadLetters(q, o.place.Store)
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.place.Close())
@@ -48,41 +49,27 @@ type opening struct {
 	urls       URLs
 	visibility time.Duration
 	place      *Place
-	rabbit     *rabbitmq.Queue // nil: the queue is elsewhere
 	// opened is the SQL database of the queue, and at where it is: the store joins it when it is there, too.
 	opened *database
 	at     string
-	shared *open.Set
+	set    *open.Set // of what joins by itself
 }
 
-// set is the set of what joins by itself.
-func (o *opening) set() *open.Set {
-	if o.shared == nil {
-		o.shared = open.New(open.Options{})
-		o.place.closers = append(o.place.closers, o.shared.Close)
-	}
-	return o.shared
-}
-
-func (o *opening) queue(ctx context.Context, t open.Target) error {
-	if t.Scheme == "sqs" {
-		return o.sqs(ctx)
-	}
+func (o *opening) queue(ctx context.Context, t open.Target) (driver.Queue, error) {
 	switch t.Scheme {
-	case "nats":
-		return o.nats(ctx)
-	case "redis":
-		return o.redisQueue(ctx)
-	}
-	if t.Scheme == "amqp" {
-		return o.rabbitMQ(ctx)
+	case "sqs":
+		return o.sqs(ctx)
+	case "amqp":
+		o.place.Quiet = farQuiet
+		fallthrough
+	case "nats", "redis":
+		return o.set.Queue(ctx, o.urls.Queue)
 	}
 	db, err := o.database(ctx, "queue", o.urls.Queue, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o.place.Queue = db.queue(t.QueueName())
-	return nil
+	return db.queue(t.QueueName()), nil
 }
 
 func (o *opening) store(ctx context.Context, t open.Target) error {
@@ -96,31 +83,31 @@ func (o *opening) store(ctx context.Context, t open.Target) error {
 	if err != nil {
 		return err
 	}
-	o.place.Store, o.place.Ledger, o.place.marks = db.store, sqlLedger{db.sql}, sqlMarks{db.sql}
-	o.place.Outbox = db.queue(OutboxName)
-	return makeTables(ctx, db)
+	ledger, marks := sqlTable{db.sql, "lab_ledger", t.Scheme == "mysql"}, sqlTable{db.sql, "lab_marks", t.Scheme == "mysql"}
+	o.place.Store, o.place.Outbox = db.store, db.queue(OutboxName)
+	o.place.tables(ledger, marks)
+	return errors.Join(ledger.create(ctx), marks.create(ctx))
 }
 
 // database opens an SQL database, or returns the one that is open already.
-func (o *opening) database(ctx context.Context, flag, raw string, t open.Target) (*database, error) {
+func (o *opening) database(ctx context.Context, flag, raw string, t open.Target) (db *database, err error) {
 	at := t.Path
-	openIt := func() (*database, error) { return openSQLite(ctx, t.Path, o.visibility) }
-	switch t.Scheme {
-	case "sqlite":
-	case "postgres":
-		conn, err := open.InSchema(raw, "")
-		if err != nil {
+	if t.Scheme != "sqlite" {
+		if at, err = open.InSchema(raw, ""); err != nil {
 			return nil, err
 		}
-		at = conn
-		openIt = func() (*database, error) { return openPostgres(ctx, conn, o.visibility) }
-	default:
-		return nil, fmt.Errorf("--%s %s: the lab cannot run there", flag, t.Shown)
 	}
 	if o.opened != nil && o.at == at {
 		return o.opened, nil
 	}
-	db, err := openIt()
+	switch t.Scheme {
+	case "sqlite":
+		db, err = openSQLite(ctx, at, o.visibility)
+	case "mysql":
+		db, err = openMySQL(ctx, at, o.visibility)
+	default:
+		db, err = openPostgres(ctx, at, o.visibility)
+	}
 	if err != nil {
 		return nil, open.Explain(flag, raw, "open", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,10 +22,13 @@ const DatabaseFile = "demo.db"
 type Setup struct {
 	queue, store side
 	// stem is in all names; another Setup has another one.
-	stem    string
-	fakes   *fakes
-	removes []func(context.Context) error
+	stem  string
+	fakes *fakes
+	made  []made
 }
+
+// made is something that a Setup made and has to remove.
+type made struct{ flag, raw string }
 
 // NewSetup finds out where runs are to be, and starts the fakes when they are needed. seed decides what of them is left to
 // chance. Errors are of usage. Close it.
@@ -44,37 +46,25 @@ func NewSetup(w Where, seed uint64) (*Setup, error) {
 	return s, nil
 }
 
+// names are the places for people, by scheme.
+var names = map[string]string{
+	"sqlite": "one SQLite file", "postgres": "one schema of a PostgreSQL database", "mysql": "one MySQL database",
+	"redis": "keys of a Redis", "nats": "a stream of NATS", "amqp": "a queue of RabbitMQ",
+	"sqs": "a queue of SQS", "dynamodb": "tables of DynamoDB",
+}
+
 // String is the place for people.
 func (s *Setup) String() string {
 	name := func(d side) string {
-		switch d.scheme {
-		case "sqlite":
-			return "one SQLite file"
-		case "postgres":
-			return "one schema of a PostgreSQL database"
-		case "sqs":
-			return s.fakedName(d, "a queue of SQS")
-		case "nats":
-			return "a stream of NATS"
-		case "amqp":
-			return "a queue of RabbitMQ"
+		if d.fake() {
+			return names[d.scheme] + " (local fake)"
 		}
-		if d.scheme == "redis" {
-			return "keys of a Redis"
-		}
-		return s.fakedName(d, "tables of DynamoDB")
+		return names[d.scheme]
 	}
 	if s.queue == s.store {
 		return name(s.queue)
 	}
 	return name(s.queue) + ", and " + name(s.store)
-}
-
-func (s *Setup) fakedName(d side, name string) string {
-	if d.fake() {
-		return name + " (local fake)"
-	}
-	return name
 }
 
 // MinVisibility is the shortest visibility with which runs make sense here. SQS counts in whole seconds; over a network a
@@ -107,73 +97,64 @@ func (s *Setup) far() bool { return s.queue.scheme == "sqs" || s.store.scheme ==
 // Ephemeral reports that nothing can be kept: the fakes end with the Setup.
 func (s *Setup) Ephemeral() bool { return s.fakes != nil }
 
+// UnsupportedError reports a scenario that cannot run in a place. It is neither a verdict nor a failure: nothing was tried.
+type UnsupportedError struct{ Scenario, Why string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s cannot be run here: %s", e.Scenario, e.Why)
+}
+
+// Supports returns an *UnsupportedError if a run with this guard needs what the place does not have.
+func (s *Setup) Supports(c plan.Scenario, g plan.Guard) error {
+	if name := map[string]string{"dynamodb": "DynamoDB", "redis": "Redis"}[s.store.scheme]; c.Designs[g] == plan.SemelOutbox && name != "" {
+		return &UnsupportedError{c.Name, name + " has no queue that a message could be put into in the transaction of the record"}
+	}
+	return nil
+}
+
 // Make makes the place of a run. run is a word, dir the run's folder, which is there.
 func (s *Setup) Make(ctx context.Context, run, dir string, visibility time.Duration) (p URLs, err error) {
 	if s.fakes != nil {
 		p.Fakes = s.fakes.url
 	}
-	if p.Store, err = s.makeStore(ctx, p, run, dir); err != nil {
-		return p, err
-	}
-	switch {
-	case s.queue.scheme == "sqs":
-		p.Queue, err = s.makeQueue(ctx, p, run, visibility)
-		return p, err
-	case s.queue.scheme == "nats":
-		p.Queue, err = s.makeBrokerQueue(ctx, run, open.NewQueue{Visibility: visibility}, open.RemoveNATS)
-		return p, err
-	case s.queue.scheme == "redis":
-		p.Queue, err = s.makeRedisQueue(ctx, p, run, visibility)
-		return p, err
-	case s.queue.scheme == "amqp":
-		p.Queue, err = s.makeBrokerQueue(ctx, run, open.NewQueue{}, open.RemoveRabbitMQ)
-		return p, err
-	case s.queue == s.store:
-		p.Queue = p.Store
-	default:
-		if p.Queue, err = s.makeSQL(ctx, "queue", s.queue, run, dir); err != nil {
-			return p, err
-		}
-	}
-	p.Queue = addParam(p.Queue, "queue", QueueName)
-	return p, nil
-}
-
-func (s *Setup) makeStore(ctx context.Context, p URLs, run, dir string) (string, error) {
 	switch s.store.scheme {
 	case "dynamodb":
-		return s.makeTables(ctx, p, run)
+		p.Store, err = s.makeTables(ctx, p, run)
 	case "redis":
-		return s.makePrefix(ctx, s.store, run)
+		p.Store, err = s.makePrefix(ctx, s.store, run)
+	default:
+		p.Store, err = s.makeSQL(ctx, "store", s.store, run, dir)
 	}
-	return s.makeSQL(ctx, "store", s.store, run, dir)
-}
-
-// makeSQL makes a file or a schema and returns its URL.
-func (s *Setup) makeSQL(ctx context.Context, flag string, d side, run, dir string) (string, error) {
-	if d.scheme == "postgres" {
-		return s.makeSchema(ctx, flag, d.url, run)
-	}
-	if d.url == "" {
-		return File(filepath.Join(dir, DatabaseFile)).Store, nil
-	}
-	t, err := open.Parse(flag, d.url)
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	end := filepath.Ext(t.Path)
-	path := strings.TrimSuffix(t.Path, end) + "-lab-" + s.stem + "-" + run + end
-	s.removes = append(s.removes, func(context.Context) error { return removeFile(path) })
-	return File(path).Store, nil
+	switch s.queue.scheme {
+	case "sqs":
+		p.Queue, err = s.makeQueue(ctx, p, run, visibility)
+	case "nats", "redis":
+		p.Queue, err = s.makeBrokerQueue(ctx, p, run, open.NewQueue{Visibility: visibility})
+	case "amqp":
+		p.Queue, err = s.makeBrokerQueue(ctx, p, run, open.NewQueue{})
+	default:
+		if p.Queue = p.Store; s.queue != s.store {
+			p.Queue, err = s.makeSQL(ctx, "queue", s.queue, run, dir)
+		}
+		p.Queue = withQueue(p.Queue)
+	}
+	return p, err
 }
 
 // name is that of a queue or table of a run: first the one in the URL, so that rights may hang on it.
 func (s *Setup) name(d side, run string) string {
-	first := "semel"
-	if u, err := url.Parse(d.url); err == nil && u.Host != "" {
-		first = u.Host[:min(len(u.Host), 40)]
+	first, _ := named(d.url)
+	return s.nameAs(first, run)
+}
+
+func (s *Setup) nameAs(first, run string) string {
+	if first == "" {
+		first = "semel"
 	}
-	return first + "-lab-" + s.stem + "-" + run
+	return first[:min(len(first), 40)] + ours + s.stem + "-" + run
 }
 
 // rest are the parameters that the URLs of runs have in common with that of the side.
@@ -181,11 +162,7 @@ func (s *Setup) rest(d side) string {
 	if d.fake() {
 		return "region=" + fakeRegion + "&endpoint=" + url.QueryEscape(s.fakes.url)
 	}
-	u, err := url.Parse(d.url)
-	if err != nil {
-		return ""
-	}
-	q := u.Query()
+	_, q := named(d.url)
 	for name := range q {
 		if !slices.Contains(sharedParams, name) {
 			q.Del(name)
@@ -194,21 +171,11 @@ func (s *Setup) rest(d side) string {
 	return q.Encode()
 }
 
-// removing bounds the removal of everything.
-const removing = time.Minute
-
 // Remove removes what was made, also after ctx has ended.
 func (s *Setup) Remove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
-	defer cancel()
-	var errs []error
-	for _, remove := range slices.Backward(s.removes) {
-		if err := remove(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("clean up: %w", err))
-		}
-	}
-	s.removes = nil
-	return errors.Join(errs...)
+	all := s.made
+	s.made = nil
+	return removeAll(ctx, URLs{}, all)
 }
 
 // Close ends the fakes. It removes nothing.
@@ -217,4 +184,66 @@ func (s *Setup) Close() error {
 		return nil
 	}
 	return s.fakes.close()
+}
+
+// ours is in the names of everything that a Setup makes on servers: nothing else is removed.
+const ours = "-lab-"
+
+// removing bounds the removal of everything.
+const removing = time.Minute
+
+// Remove removes a place whose Setup is gone, after a process was killed, say. It does what [Setup.Remove] does. Missing
+// parts are no error; the fakes ended with their process. What a Setup did not make is refused.
+func Remove(ctx context.Context, p URLs) error {
+	return removeAll(ctx, p, []made{{"store", p.Store}, {"queue", p.Queue}})
+}
+
+func removeAll(ctx context.Context, p URLs, all []made) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
+	defer cancel()
+	var errs []error
+	for _, m := range slices.Backward(all) {
+		if err := remove(ctx, p, m); err != nil {
+			errs = append(errs, fmt.Errorf("clean up: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func remove(ctx context.Context, p URLs, m made) error {
+	if m.raw == "" {
+		return nil
+	}
+	t, err := open.Parse(m.flag, m.raw)
+	if err != nil {
+		return err
+	}
+	name, q := named(m.raw)
+	switch t.Scheme {
+	case "sqlite":
+		return removeFile(t.Path)
+	case "postgres", "mysql":
+		return dropSchema(ctx, m)
+	case "redis":
+		name, err = open.RedisPrefix(m.raw)
+	case "nats", "amqp":
+		name = t.Queue
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.fake(q):
+		return nil
+	case !strings.Contains(name, ours):
+		return fmt.Errorf("%s was not made by the lab: left alone", t.Shown)
+	}
+	switch t.Scheme {
+	case "redis":
+		return removePrefix(ctx, m.raw, name)
+	case "nats":
+		return open.RemoveNATS(ctx, m.raw)
+	case "amqp":
+		return open.RemoveRabbitMQ(ctx, m.raw)
+	}
+	return removeAWS(ctx, m)
 }

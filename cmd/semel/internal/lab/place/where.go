@@ -23,6 +23,35 @@ const (
 // Ons are all values of Where.On.
 func Ons() []string { return []string{Embedded, Postgres, AWS} }
 
+// URLs is where one run happens. It travels to the worker processes as JSON.
+type URLs struct {
+	// Queue and Store are the URLs of the run's own queue and records, as every command takes them. They may hold a password.
+	Queue string `json:"queue"`
+	Store string `json:"store"`
+	// Fakes is the endpoint of the lab's own SQS and DynamoDB, "" where there are none: no credentials are looked for there.
+	Fakes string `json:"fakes,omitempty"`
+}
+
+// File is the place that has everything in one SQLite file. path is absolute.
+func File(path string) URLs {
+	store := (&url.URL{Scheme: "sqlite", Path: path}).String()
+	return URLs{Queue: withQueue(store), Store: store}
+}
+
+// Shown is the place for people: no password.
+func (p URLs) Shown() URLs {
+	return URLs{Queue: open.Redact(p.Queue), Store: open.Redact(p.Store), Fakes: p.Fakes}
+}
+
+// withQueue adds the queue's name to a URL, whatever its kind.
+func withQueue(raw string) string {
+	sep := "?"
+	if strings.Contains(raw, "?") {
+		sep = "&"
+	}
+	return raw + sep + "queue=" + QueueName
+}
+
 // Where says where scenarios run. The zero value is SQLite files in a temporary folder.
 type Where struct {
 	// On is what is used where no URL is given: one of Ons. Defaults to Embedded; with one URL of a database that has both
@@ -80,25 +109,10 @@ func (w Where) sides() (queue, store side, err error) {
 func (w Where) fill(queue, store *side) error {
 	on := w.On
 	if on == "" && (w.Queue != "") != (w.Store != "") {
-		switch {
-		case queue.scheme == "sqs":
-			return output.Usage("--store is needed with --queue %s: SQS keeps no records", open.Redact(w.Queue)).
-				WithHint("--store 'dynamodb://semel-lab', --store postgres://… or --on aws")
-		case queue.scheme == "nats":
-			return output.Usage("--store is needed with --queue %s: the adapter of NATS keeps no records", open.Redact(w.Queue)).
-				WithHint("--store postgres://… or --on embedded")
-		case queue.scheme == "amqp":
-			return output.Usage("--store is needed with --queue %s: the adapter of RabbitMQ keeps no records", open.Redact(w.Queue)).
-				WithHint("--store postgres://… or --on embedded")
-		case store.scheme == "dynamodb":
-			return output.Usage("--queue is needed with --store %s: DynamoDB has no queues", open.Redact(w.Store)).
-				WithHint("--queue 'sqs://semel-lab', --queue postgres://… or --on aws")
-		case w.Queue != "":
-			*store = *queue
-		default:
-			*queue = *store
+		if w.Store == "" {
+			return otherSide(store, *queue, "store", "queue", w.Queue)
 		}
-		return nil
+		return otherSide(queue, *store, "queue", "store", w.Store)
 	}
 	otherwise := map[string][2]side{
 		"": {{"sqlite", ""}, {"sqlite", ""}}, Embedded: {{"sqlite", ""}, {"sqlite", ""}},
@@ -111,6 +125,22 @@ func (w Where) fill(queue, store *side) error {
 		*store = otherwise[1]
 	}
 	return nil
+}
+
+// otherSide sets the side of a pair that is not given to the one that is, if that has both queues and records.
+func otherSide(other *side, is side, flag, given, raw string) error {
+	if why := half[is.scheme]; why != "" {
+		return output.Usage("--%s is needed with --%s %s: %s", flag, given, open.Redact(raw), why).
+			WithHint("--%s postgres://…, --on embedded or --on aws", flag)
+	}
+	*other = is
+	return nil
+}
+
+// half says why a place is only one half of a pair.
+var half = map[string]string{
+	"sqs": "SQS keeps no records", "nats": "the adapter of NATS keeps no records", "amqp": "the adapter of RabbitMQ keeps no records",
+	"dynamodb": "DynamoDB has no queues",
 }
 
 // sideOf reads a URL.
@@ -127,35 +157,31 @@ func sideOf(flag, raw string) (side, error) {
 	} else {
 		err = t.HasRecords()
 	}
+	if err == nil && t.Scheme == "kafka" {
+		err = output.Usage("--%s %s: the lab has no place on %s", flag, open.Redact(raw), t.Scheme).WithHint("--on embedded, or --on postgres")
+	}
 	if err != nil {
 		return side{}, err
 	}
-	if t.Scheme == "mysql" || t.Scheme == "kafka" {
-		return side{}, output.Usage("--%s %s: the lab has no place on %s", flag, open.Redact(raw), t.Scheme).WithHint("--on embedded, or --on postgres")
-	}
-	if t.Scheme == "sqs" || t.Scheme == "dynamodb" {
-		return side{t.Scheme, raw}, plainAWS(flag, raw)
-	}
-	if t.Scheme == "nats" {
-		return side{t.Scheme, raw}, plainNATS(flag, raw)
-	}
-	return side{t.Scheme, raw}, nil
+	return side{t.Scheme, raw}, notOurs(flag, t.Scheme, raw)
 }
 
-// plainAWS refuses what a URL of AWS says about a queue or table that is not going to be used.
-func plainAWS(flag, raw string) error {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return output.Usage("--%s is not a URL", flag)
-	}
-	if strings.HasPrefix(u.Scheme, "http") || strings.HasSuffix(u.Host, ".fifo") {
+// notOurs refuses what a URL says about a queue, stream or table that is not going to be used.
+func notOurs(flag, scheme, raw string) error {
+	before, query, _ := strings.Cut(raw, "?")
+	if scheme == "sqs" && (strings.HasPrefix(before, "http") || strings.HasSuffix(before, ".fifo")) {
 		return output.Usage("--%s %s names a queue, and each run makes a standard queue of its own", flag, raw).
 			WithHint("--%s 'sqs://semel-lab?region=eu-west-1': the name begins those of the runs' queues", flag)
 	}
-	for name := range u.Query() {
-		if !slices.Contains(sharedParams, name) {
-			return output.Usage("--%s: %s= describes a queue or table that is there, and each run makes its own", flag, name).
-				WithHint("leave it away; known here: %s", strings.Join(sharedParams, ", "))
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return output.Usage("--%s is not a URL", flag)
+	}
+	for name := range q {
+		if (scheme == "sqs" || scheme == "dynamodb") && !slices.Contains(sharedParams, name) ||
+			scheme == "nats" && slices.Contains([]string{"consumer", "subject", "dead_letters", "max_deliver"}, name) {
+			return output.Usage("--%s: %s= describes a queue, stream or table that is there, and each run makes its own", flag, name).
+				WithHint("leave it away")
 		}
 	}
 	return nil

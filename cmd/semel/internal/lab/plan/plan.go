@@ -15,23 +15,24 @@ type Plan struct {
 	Strikes      []Strike
 }
 
-// Send is one message of the load.
+// Send is one message of the load. As JSON it is the message's body, which a producer's retry has in common with the first.
 type Send struct {
-	Key    string // what must take effect once
-	ID     string // the message's own id: a producer's retry has another one
-	Copy   int    // 1; 2 = the producer's retry
-	WorkMS int    // how long the handler takes for it
-	HangMS int    // how long its first delivery hangs in addition
+	Key    string `json:"order"`             // what must take effect once
+	ID     string `json:"-"`                 // the message's own id: a producer's retry has another one
+	Copy   int    `json:"-"`                 // 1; 2 = the producer's retry
+	WorkMS int    `json:"work_ms"`           // how long the handler takes for it
+	HangMS int    `json:"hang_ms,omitempty"` // how long its first delivery hangs in addition
 	// Poison: no handler can do it.
-	Poison bool
+	Poison bool `json:"poison,omitempty"`
 	// FailOnce: its first try fails.
-	FailOnce bool
+	FailOnce bool `json:"fail_once,omitempty"`
 	// Version is its place among the versions of the key, from 1; 0 = it has none.
-	Version int
+	Version int `json:"version,omitempty"`
 	// Items are the keys of the items in it, Bad those that fail at first; empty: it is one order.
-	Items, Bad []string
+	Items []string `json:"items,omitempty"`
+	Bad   []string `json:"bad,omitempty"`
 	// Saga: the items are the steps of a saga.
-	Saga bool
+	Saga bool `json:"saga,omitempty"`
 }
 
 // Keys are the keys whose effects the message has.

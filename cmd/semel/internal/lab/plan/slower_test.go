@@ -6,35 +6,26 @@ import (
 	"time"
 )
 
-// TestSlowerKeepsProportions: what is longer than the visibility stays longer, and what is short needs no change.
-func TestSlowerKeepsProportions(t *testing.T) {
+// TestAtLeastKeepsProportions: what is longer than the visibility stays longer.
+func TestAtLeastKeepsProportions(t *testing.T) {
 	s := Scenario{
 		Work:    Work{Min: time.Second, Max: 2 * time.Second, SlowFor: 1500 * time.Millisecond},
 		Workers: Workers{Visibility: time.Second},
 		Faults:  []Fault{{Do: Freeze, For: 2500 * time.Millisecond}},
-		Timeout: time.Minute,
 	}
-	got := s.Slower(2 * time.Second)
-	if got.Workers.Visibility != 2*time.Second || got.Work.Min != 2*time.Second || got.Work.Max != 4*time.Second ||
-		got.Work.SlowFor != 3*time.Second || got.Faults[0].For != 5*time.Second || got.Timeout != time.Minute {
+	got := s.AtLeast(2 * time.Second)
+	if got.Workers.Visibility != 2*time.Second || got.Work.Max != 4*time.Second || got.Faults[0].For != 5*time.Second {
 		t.Errorf("%+v", got)
 	}
 	if !s.AboutVisibility() || !got.AboutVisibility() {
 		t.Error("its work takes longer than the visibility")
 	}
-	if s.Faults[0].For != 2500*time.Millisecond {
-		t.Error("the scenario itself was changed")
-	}
-	if same := s.Slower(time.Second); same.Work != s.Work || same.Workers.Visibility != time.Second {
+	if same := s.AtLeast(time.Second); same.Work != s.Work || same.Workers.Visibility != time.Second {
 		t.Errorf("%+v", same)
 	}
-	s.Work = Work{Min: 10 * time.Millisecond, Max: 30 * time.Millisecond}
-	s.Faults[0].For = 0
+	s.Work, s.Faults[0].For = Work{Min: 10 * time.Millisecond, Max: 30 * time.Millisecond}, 0
 	if s.AboutVisibility() {
 		t.Error("nothing in it is as long as the visibility")
-	}
-	if got := s.Slower(2 * time.Second); got.Work != s.Work {
-		t.Errorf("short work got longer: %+v", got.Work)
 	}
 }
 

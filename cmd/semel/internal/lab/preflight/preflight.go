@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/crew"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -142,90 +142,80 @@ const loopbackTimeout = 10 * time.Second
 
 // place: queue and store can be reached, and things can be made in them.
 func (c *checks) place(ctx context.Context) (detail string, err error) {
-	err = c.on(ctx, "place", func(p place.URLs, where string) error {
-		r, err := place.Open(ctx, p, time.Second)
-		if err != nil {
-			return err
-		}
-		_, err = r.Queue.Stats(ctx)
-		if _, aside := r.Aside(ctx); err == nil {
-			err = aside
-		}
-		detail = where + ": made, opened, looked at and removed"
-		return errors.Join(err, r.Close())
-	})
-	return detail, err
-}
-
-// on makes a place, and removes it.
-func (c *checks) on(ctx context.Context, run string, f func(p place.URLs, where string) error) (err error) {
 	setup, err := place.NewSetup(c.Where, 1)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, setup.Remove(ctx), setup.Close()) }()
-	dir := filepath.Join(c.dir, run)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make a folder: %w", err)
-	}
-	p, err := setup.Make(ctx, run, dir, max(time.Second, setup.MinVisibility()))
+	p, err := setup.Make(ctx, "place", c.dir, max(time.Second, setup.MinVisibility()))
 	if err != nil {
-		return err
+		return "", err
 	}
-	return f(p, setup.String())
+	r, err := place.Open(ctx, p, time.Second)
+	if err != nil {
+		return "", err
+	}
+	_, err = r.Queue.Stats(ctx)
+	if _, aside := r.Aside(ctx); err == nil {
+		err = aside
+	}
+	return setup.String() + ": made, opened, looked at and removed", errors.Join(err, r.Close())
 }
 
 // orders are few: it is not the scenario that is tried.
 const orders = 3
 
 // run runs a little of the simplest scenario, with the guard on.
-func (c *checks) run(ctx context.Context, run string, faults ...plan.Fault) (res crew.Result, err error) {
+func (c *checks) run(ctx context.Context, faults ...plan.Fault) (verdict.RunTimeline, error) {
 	s, ok := scenarios.Find("happy")
 	if !ok {
-		return res, errors.New("there is no scenario happy")
+		return verdict.RunTimeline{}, errors.New("there is no scenario happy")
 	}
-	if s, _, err = s.Resize(orders, 0); err != nil {
-		return res, err
+	s, _, err := s.Resize(orders, 0)
+	if err != nil {
+		return verdict.RunTimeline{}, err
 	}
-	s.Workers.Count, s.Workers.Concurrency, s.Faults = 1, 1, faults
-	err = c.on(ctx, run, func(p place.URLs, _ string) error {
-		res, err = crew.Run(ctx, crew.Config{
-			Scenario: s, Plan: s.Plan(1, plan.GuardOn), Dir: filepath.Join(c.dir, run), URLs: p, Command: c.Command, Env: c.Env,
-			Progress: c.Progress,
-		})
-		return err
-	})
-	if err == nil && len(res.Effects) != orders {
-		err = fmt.Errorf("%d orders left %d effects", orders, len(res.Effects))
+	s.Workers.Count, s.Workers.Concurrency, s.Faults, s.Expect = 1, 1, faults, nil
+	v, err := lab.Run(ctx, s, lab.Options{
+		Guards: []plan.Guard{plan.GuardOn}, Seed: 1, Where: c.Where, Exact: true, Command: c.Command, Env: c.Env,
+	}, c.Progress)
+	if err != nil {
+		return verdict.RunTimeline{}, err
 	}
-	return res, err
+	t := v.Timeline.Runs[0]
+	if t.Run.Effects != orders {
+		err = fmt.Errorf("%d orders left %d effects", orders, t.Run.Effects)
+	}
+	return t, err
 }
 
 // worker: this program can start itself as a worker, and be stopped.
 func (c *checks) worker(ctx context.Context) (string, error) {
-	res, err := c.run(ctx, "worker")
+	t, err := c.run(ctx)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("a worker process did %d orders and ended, in %s", len(res.Effects), res.Elapsed.Round(10*time.Millisecond)), nil
+	return fmt.Sprintf("a worker process did %d orders and ended, in %s", t.Run.Effects, verdict.Seconds(float64(t.Run.ElapsedMS))), nil
 }
 
 // signals: a worker can be killed and frozen, and goes on afterwards.
 func (c *checks) signals(ctx context.Context) (string, error) {
-	res, err := c.run(ctx, "signals",
+	t, err := c.run(ctx,
 		plan.Fault{Do: plan.Freeze, Step: plan.AfterEffect, Count: 1, For: 100 * time.Millisecond},
 		plan.Fault{Do: plan.Kill, Step: plan.AfterReceive, Count: 1})
 	if err != nil {
 		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can run: happy, producer-retry, poison, …")
 	}
 	thawed := 0
-	for _, e := range res.Entries {
-		if e.Kind == eventlog.Thaw {
-			thawed++
+	for _, p := range t.Lanes[0].Processes {
+		for _, f := range p.Frozen {
+			if f.To >= 0 {
+				thawed++
+			}
 		}
 	}
-	if res.Kills != 1 || thawed != 1 {
-		return "", fmt.Errorf("of one SIGKILL and one SIGSTOP %d and %d arrived", res.Kills, thawed)
+	if t.Run.Kills != 1 || thawed != 1 {
+		return "", fmt.Errorf("of one SIGKILL and one SIGSTOP %d and %d arrived", t.Run.Kills, thawed)
 	}
 	return "SIGKILL ends a worker, SIGSTOP freezes it, SIGCONT lets it go on", nil
 }

@@ -3,9 +3,12 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/internal/look"
 	"github.com/semel-dev/semel/internal/words"
 )
 
@@ -18,157 +21,160 @@ const (
 	laneFoot   = 7.0
 )
 
-// chart is a timeline, ready to be drawn.
+// chart draws the timeline of a run. Times are milliseconds.
 type chart struct {
-	Scale         float64 // pixels per millisecond without a script
-	EndMS         float64
-	Width, Height float64
-	Ticks         []tickMark
-	Lanes         []laneBox
-	Segments      []segment
-	Bars          []bar
-	Deaths        []death
-	Stops         []stretch
-	Deploys       []death
-	Outages       []stretch
-	// LeftOut are the plain deliveries that are not drawn; MoreLeftOut the others.
-	LeftOut, MoreLeftOut int
-}
-
-// stretch is a time in which a process stood still, or the database was out of reach.
-type stretch struct {
-	A, B, Y, Height float64
-	Text, Label     string
-}
-
-// LabelY is the baseline of its label.
-func (s stretch) LabelY() float64 { return s.Y + s.Height - 4 }
-
-type tickMark struct {
-	MS    float64
-	Label string
-}
-
-type laneBox struct {
-	Label     string
-	Lives     string
-	Y, Height float64
-	Odd       bool
-}
-
-type segment struct {
-	A, B, Y, Height float64
-	Label           string
-}
-
-type death struct {
-	MS, Y, Height float64
-	Text          string
+	verdict.RunTimeline
+	end    float64
+	scale  float64 // pixels per millisecond without a script
+	height float64
+	tops   []float64 // of the lanes
+	bars   []bar
+	// leftOut are the plain deliveries that are not drawn; moreLeftOut the others.
+	leftOut, moreLeftOut int
 }
 
 // bar is one delivery: a visibility window with a handler inside and marks on it.
 type bar struct {
-	Key   string
-	Y     float64 // of the row's middle
-	Text  string  // the details, one per line
-	Class string  // charge, double, skip, defer, cut, other
-	// A to W is the window, W to B the time past it (0 length: none), RunA to RunB the handler (-1: not run).
-	A, W, B, RunA, RunB float64
-	Over                bool
-	Ran                 bool
-	Mark                string // "skip", "defer", "double" or ""
-	MarkMS              float64
-	Beats               []float64
+	*verdict.Span
+	y float64 // of the row's middle
 }
 
-// X is the place of a time, for readers without a script.
-func (c chart) X(ms float64) string { return px(ms * c.Scale) }
+// over reports that the delivery was in flight for longer than its visibility.
+func (b bar) over() bool { return b.To > b.VisibleUntil+1 }
 
-// W is the width of a time, 1.5 pixels at least.
-func (c chart) W(a, b float64) string { return px(math.Max((b-a)*c.Scale, 1.5)) }
-
-// At moves a group to its time.
-func (c chart) At(ms float64) string { return "translate(" + px(ms*c.Scale) + ")" }
-
-func px(v float64) string { return fmt.Sprintf("%.1f", v) }
-
-// LabelY is the baseline of a process's label.
-func (s segment) LabelY() float64 { return s.Y + 11 }
-
-// Bottom ends the line of a kill.
-func (d death) Bottom() float64 { return d.Y + d.Height }
-
-// Head is the middle of the mark.
-func (d death) Head() float64 { return d.Y + 9 }
-
-// Cross is the mark's path.
-func (d death) Cross() string {
-	return fmt.Sprintf("M-3 %gl6 6M3 %gl-6 6", d.Head()-3, d.Head()-3)
-}
-
-// Top is the upper edge of a thing that is twice half high, in the middle of the row.
-func (b bar) Top(half float64) float64 { return b.Y - half }
-
-// Diamond is the mark of a skipped duplicate.
-func (b bar) Diamond() string { return fmt.Sprintf("M0 %gl4 4-4 4-4-4Z", b.Y-4) }
-
-// BeatPath is one heartbeat.
-func (b bar) BeatPath() string { return fmt.Sprintf("M0 %gv10", b.Y-5) }
-
-// draw lays a run out over the time until endMS, with a maximum number of deliveries.
-func draw(t verdict.RunTimeline, endMS float64, most int) chart {
-	c := chart{EndMS: math.Max(endMS, 1), Width: chartWidth}
-	c.Scale = (chartWidth - 16) / c.EndMS
-	y := axisHeight
-	for i, l := range t.Lanes {
-		height := laneHead + float64(l.Rows)*rowHeight + laneFoot
-		c.Lanes = append(c.Lanes, laneBox{
-			Label: fmt.Sprintf("worker %d", l.Worker), Lives: words.Count(len(l.Processes), "process", "processes"),
-			Y: y, Height: height, Odd: i%2 == 1,
-		})
+// draw lays a run out over the time until end, with a maximum number of deliveries.
+func draw(t verdict.RunTimeline, end float64, most int) chart {
+	c := chart{RunTimeline: t, end: math.Max(end, 1), height: axisHeight}
+	c.scale = (chartWidth - 16) / c.end
+	for _, l := range t.Lanes {
+		c.tops = append(c.tops, c.height)
 		for _, p := range l.Processes {
-			c.process(p, y, height)
+			for _, s := range p.Spans {
+				c.bars = append(c.bars, bar{s, c.height + laneHead + (float64(s.Row)+0.5)*rowHeight})
+			}
 		}
-		y += height
+		c.height += laneHeight(l)
 	}
-	c.Height = y + 4
+	c.height += 4
 	if len(t.Outages) > 0 {
-		c.Height += 12
+		c.height += 12
 	}
-	for _, o := range t.Outages {
-		text := "the database is out of reach\n" + lasting(o, c.EndMS)
-		c.Outages = append(c.Outages, stretch{o.From, until(o, c.EndMS), axisHeight, y - axisHeight + 14, text, "database out of reach"})
-	}
-	c.leaveOut(most)
-	for _, at := range ticks(c.EndMS) {
-		c.Ticks = append(c.Ticks, tickMark{MS: at, Label: strings.TrimSuffix(fmt.Sprintf("%.1f", at/1000), ".0") + " s"})
-	}
+	plain := func(b bar) bool { return b.Fate() == verdict.Charged && len(b.Beats) == 0 && !b.over() }
+	c.leftOut = c.thin(most, plain)
+	c.moreLeftOut = c.thin(most, func(b bar) bool { return !plain(b) })
 	return c
 }
 
-func (c *chart) process(p *verdict.Process, y, height float64) {
-	c.Segments = append(c.Segments, segment{
-		A: p.From, B: p.To, Y: y + 3, Height: height - 6, Label: fmt.Sprintf("pid %d", p.PID),
-	})
-	for _, s := range p.Spans {
-		c.Bars = append(c.Bars, barOf(s, y+laneHead+(float64(s.Row)+0.5)*rowHeight))
-	}
-	for _, f := range p.Frozen {
-		text := fmt.Sprintf("worker %d (pid %d) is frozen\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
-		c.Stops = append(c.Stops, stretch{f.From, until(f, p.To), y + 3, height - 6, text, "frozen"})
-	}
-	if p.Asked > 0 {
-		text := fmt.Sprintf("worker %d (pid %d) is replaced %s\ngone after %s", p.Worker, p.PID, verdict.Seconds(p.Asked),
-			verdict.Seconds(p.To-p.Asked))
-		c.Deploys = append(c.Deploys, death{MS: p.Asked, Y: y, Height: height, Text: text})
-	}
-	if p.Killed {
-		text := fmt.Sprintf("worker %d (pid %d) killed %s\nSIGKILL %s", p.Worker, p.PID, verdict.Seconds(p.To), stepText(p.Step))
-		if p.Key != "" {
-			text += "\n" + p.Key
+func laneHeight(l *verdict.Lane) float64 { return laneHead + float64(l.Rows)*rowHeight + laneFoot }
+
+// thin drops deliveries of a kind, evenly over the picture, until at most n are left, and returns how many it dropped.
+func (c *chart) thin(most int, kind func(bar) bool) (dropped int) {
+	many := 0
+	for _, b := range c.bars {
+		if kind(b) {
+			many++
 		}
-		c.Deaths = append(c.Deaths, death{MS: p.To, Y: y, Height: height, Text: text})
 	}
+	drop := min(len(c.bars)-most, many)
+	if drop <= 0 {
+		return 0
+	}
+	seen := 0
+	c.bars = slices.DeleteFunc(c.bars, func(b bar) bool {
+		if !kind(b) {
+			return false
+		}
+		seen++
+		return seen*drop/many > (seen-1)*drop/many
+	})
+	return drop
+}
+
+// html is the drawing. The script moves what has data-x, and stretches what has data-a and data-b.
+func (c chart) html() look.HTML {
+	var lanes, processes, stops, labels, deploys, deaths look.HTML
+	for i, l := range c.Lanes {
+		y, height := c.tops[i], laneHeight(l)
+		lanes += look.Format(`<rect class="lane{}" x="0" y="{}" width="100%" height="{}"/>`, look.If(i%2 == 1, " odd"), y, height)
+		for _, p := range l.Processes {
+			who := fmt.Sprintf("worker %d (pid %d)", p.Worker, p.PID)
+			processes += c.rect("seg", p.From, p.To, y+3, height-6, 3) + c.label("pid", 6, p.From, p.To, y+14, fmt.Sprintf("pid %d", p.PID))
+			for _, f := range p.Frozen {
+				stops += c.stretch("stop", f, p.To, y+3, height-6, who+" is frozen\nSIGSTOP, "+lasting(f, p.To))
+				labels += c.label("why", 5, f.From, until(f, p.To), y+height-7, "frozen")
+			}
+			head := y + 9 // the middle of the mark
+			if p.Asked > 0 {
+				text := fmt.Sprintf("%s is replaced %s\ngone after %s", who, verdict.Seconds(p.Asked), verdict.Seconds(p.To-p.Asked))
+				deploys += c.moment("deploy", "deploy", p.Asked, y, height, text, fmt.Sprintf("M-3 %gh6M0 %gl3 3-3 3", head, head-3))
+			}
+			if p.Killed {
+				text := fmt.Sprintf("%s killed %s\nSIGKILL %s", who, verdict.Seconds(p.To), stepText(p.Step))
+				if p.Key != "" {
+					text += "\n" + p.Key
+				}
+				deaths += c.moment("death", "kill", p.To, y, height, text, fmt.Sprintf("M-3 %gl6 6M3 %gl-6 6", head-3, head-3))
+			}
+		}
+	}
+	var outages look.HTML
+	bottom := c.height - 16 // of the lanes, where there are outages
+	for _, o := range c.Outages {
+		outages += c.stretch("outage", o, c.end, axisHeight, bottom-axisHeight+14, "the database is out of reach\n"+lasting(o, c.end)) +
+			c.label("why", 5, o.From, until(o, c.end), bottom+10, "database out of reach")
+	}
+	return look.Format(`<svg width="{}" height="{}" role="img" aria-label="Deliveries over time, one lane per worker">`, chartWidth, c.height) +
+		lanes + c.axis() + processes + outages + stops + look.Each(c.bars, c.bar) + labels + deploys + deaths + "\n</svg>"
+}
+
+// axis has the labelled times.
+func (c chart) axis() (out look.HTML) {
+	step := 500.0
+	for _, s := range []float64{500, 1000, 2000, 5000, 10_000, 30_000, 60_000} {
+		step = s
+		if c.end/s <= 14 {
+			break
+		}
+	}
+	for at := 0.0; at < c.end; at += step {
+		out += look.Format(`<g data-x="{}" transform="{}"><line class="tick" y1="18" y2="{}"/><text class="axis" x="3" y="14">{} s</text></g>`,
+			at, c.at(at), c.height, strings.TrimSuffix(fmt.Sprintf("%.1f", at/1000), ".0"))
+	}
+	return out
+}
+
+// laneNames are the workers, beside the drawing.
+func (c chart) laneNames() (out look.HTML) {
+	for i, l := range c.Lanes {
+		out += look.Format(`<div style="top:{}px;height:{}px"{}><b>worker {}</b><small>{}</small></div>`, c.tops[i], laneHeight(l),
+			look.If(i%2 == 1, ` class="odd"`), l.Worker, words.Count(len(l.Processes), "process", "processes"))
+	}
+	return out
+}
+
+// at moves a group to its time, for readers without a script.
+func (c chart) at(ms float64) string { return fmt.Sprintf("translate(%.1f)", ms*c.scale) }
+
+// rect is a time with a height. It is 1.5 pixels wide at least.
+func (c chart) rect(class string, from, to, y, height, radius float64) look.HTML {
+	return look.Format(`<rect class="{}" data-a="{}" data-b="{}" x="{}" width="{}" y="{}" height="{}" rx="{}"/>`, class, from, to,
+		fmt.Sprintf("%.1f", from*c.scale), fmt.Sprintf("%.1f", math.Max((to-from)*c.scale, 1.5)), y, height, radius)
+}
+
+// label is text at a, which is hidden where it has no room before b.
+func (c chart) label(class string, x int, a, b, y float64, text string) look.HTML {
+	return look.Format(`<g data-x="{}" data-room="{}" transform="{}"><text class="{}" x="{}" y="{}">{}</text></g>`, a, b, c.at(a), class, x, y, text)
+}
+
+// stretch is a time in which a process stood still, or the database was out of reach.
+func (c chart) stretch(class string, f verdict.Frozen, end, y, height float64, text string) look.HTML {
+	return look.Format("\n"+`<g class="{}" data-d="{}">{}</g>`, class, text, c.rect("", f.From, until(f, end), y, height, 0))
+}
+
+// moment is a strike on one process.
+func (c chart) moment(class, mark string, at, y, height float64, text, path string) look.HTML {
+	return look.Format("\n"+`<g class="{}" data-x="{}" data-d="{}" transform="{}"><line y1="{}" y2="{}"/><circle cy="{}" r="7"/><path class="mk-{}" d="{}"/></g>`,
+		class, at, text, c.at(at), y, y+height, y+9, mark, path)
 }
 
 func until(f verdict.Frozen, end float64) float64 {
@@ -178,124 +184,61 @@ func until(f verdict.Frozen, end float64) float64 {
 	return f.To
 }
 
-func barOf(s *verdict.Span, y float64) bar {
-	b := bar{
-		Key: s.Key, Y: y, Text: details(s), A: s.From, W: min(s.To, s.VisibleUntil), B: s.To, RunA: -1, RunB: -1,
-		Beats: s.Beats, Class: "other", Ran: s.Ran(),
+func (c chart) bar(b bar) look.HTML {
+	at := func(ms float64, mark look.HTML) look.HTML {
+		return look.Format(`<g data-x="{}" transform="{}">{}</g>`, ms, c.at(ms), mark)
 	}
-	b.Over = s.To > s.VisibleUntil+1
-	if s.Ran() {
-		b.RunA, b.RunB = s.RunFrom, s.RunTo
-		if s.RunTo < 0 {
-			b.RunB = s.To
-		}
+	parts := c.rect("win", b.From, min(b.To, b.VisibleUntil), b.y-4, 8, 1.5)
+	if b.over() {
+		parts += c.rect("over", b.VisibleUntil, b.To, b.y-4, 8, 0)
 	}
-	switch {
-	case s.Charge > 1 && (s.Version == 0 || s.Back):
-		b.Class, b.Mark, b.MarkMS = "double", "double", b.RunB
-	case s.Charge > 0:
-		b.Class = "charge"
-	case s.Cut:
-		b.Class = "cut"
-	case strings.HasPrefix(s.Decision, "replayed"):
-		b.Class, b.Mark, b.MarkMS = "skip", "skip", s.To
-	case s.Decision == "busy_deferred" || s.Action == "defer":
-		b.Class, b.Mark, b.MarkMS = "defer", "defer", s.To
+	if b.Ran() {
+		parts += c.rect("run "+string(b.Fate()), b.RunFrom, b.RunEnd(), b.y-3.5, 7, 1.5)
 	}
-	return b
+	for _, beat := range b.Beats {
+		parts += at(beat, look.Format(`<path class="beat" d="M0 {}v10"/>`, b.y-5))
+	}
+	switch b.Fate() {
+	case verdict.Skipped:
+		parts += at(b.To, look.Format(`<path class="mk-skip" d="M0 {}l4 4-4 4-4-4Z"/>`, b.y-4))
+	case verdict.Deferred:
+		parts += at(b.To, look.Format(`<circle class="mk-defer" cy="{}" r="3.2"/>`, b.y))
+	}
+	return look.Format("\n"+`<g class="sp" data-k="{}" data-d="{}">{}</g>`, b.Key, details(b), parts)
 }
 
 // details is the tooltip of a delivery.
-func details(s *verdict.Span) string {
-	lines := []string{
-		s.Key,
-		fmt.Sprintf("message %s, delivery %d, worker %d (pid %d)", s.Message, max(1, s.Count), s.Worker, s.PID),
-		fmt.Sprintf("in flight %.3f–%.3f s", s.From/1000, s.To/1000),
+func details(b bar) string {
+	lines := []string{b.Key, fmt.Sprintf("in flight %.3f–%.3f s", b.From/1000, b.To/1000)}
+	if b.Ran() {
+		lines = append(lines, fmt.Sprintf("handler ran %.0f ms", b.RunEnd()-b.RunFrom))
 	}
-	if s.Ran() {
-		end := s.RunTo
-		if end < 0 {
-			end = s.To
-		}
-		lines = append(lines, fmt.Sprintf("handler ran %.0f ms", end-s.RunFrom))
-	}
-	if s.Takeover {
-		lines = append(lines, "taken over after the lease had expired")
-	}
-	if n := len(s.Beats); n > 0 {
-		lines = append(lines, words.Count(n, "heartbeat", "heartbeats"))
-	}
-	switch {
-	case s.Version > 0 && s.Back:
-		lines = append(lines, fmt.Sprintf("version %d OVER A NEWER ONE", s.Version))
-	case s.Version > 0:
-		lines = append(lines, fmt.Sprintf("version %d is applied", s.Version))
-	case s.Charge > 1:
-		lines = append(lines, fmt.Sprintf("CHARGED AGAIN: charge %d", s.Charge))
-	case s.Charge == 1:
-		lines = append(lines, "charged")
-	}
-	if s.To > s.VisibleUntil+1 {
-		lines = append(lines, fmt.Sprintf("past its visibility by %s", verdict.Seconds(s.To-s.VisibleUntil)))
-	}
-	if l, ok := s.Last("its worker"); ok {
+	for _, l := range b.Lines() {
 		lines = append(lines, l.Text)
+	}
+	if b.over() {
+		lines = append(lines, "past its visibility by "+verdict.Seconds(b.To-b.VisibleUntil))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// leaveOut drops what is too many to draw, evenly over the picture: plain deliveries first, others when these do not
-// suffice.
-func (c *chart) leaveOut(most int) {
-	plain := func(b bar) bool { return b.Class == "charge" && len(b.Beats) == 0 && !b.Over }
-	c.LeftOut = c.thin(most, plain)
-	c.MoreLeftOut = c.thin(most, func(b bar) bool { return !plain(b) })
+func lasting(f verdict.Frozen, end float64) string {
+	if f.To < 0 {
+		return "until the end"
+	}
+	return "for " + verdict.Seconds(min(f.To, end)-f.From)
 }
 
-// thin drops deliveries of a kind until at most n are left, and returns how many it dropped.
-func (c *chart) thin(most int, kind func(bar) bool) (dropped int) {
-	many := 0
-	for _, b := range c.Bars {
-		if kind(b) {
-			many++
-		}
-	}
-	drop := min(len(c.Bars)-most, many)
-	if drop <= 0 {
-		return 0
-	}
-	kept, seen := c.Bars[:0], 0
-	for _, b := range c.Bars {
-		if kind(b) {
-			seen++
-			if seen*drop/many > (seen-1)*drop/many {
-				dropped++
-				continue
-			}
-		}
-		kept = append(kept, b)
-	}
-	c.Bars = kept
-	return dropped
+// stepTexts are the steps of kills for people.
+var stepTexts = map[plan.Step]string{
+	plan.AfterReceive: "after the receive, before the claim", plan.AfterClaim: "after the claim, before the handler",
+	plan.AfterEffect: "after the effect, before the ack", plan.AfterCommit: "after the commit, before its response was seen",
+	plan.Outside: "from outside, at any moment",
 }
 
-// ticks are the labelled times of the axis.
-func ticks(endMS float64) []float64 {
-	step := 500.0
-	for _, s := range []float64{500, 1000, 2000, 5000, 10_000, 30_000, 60_000} {
-		step = s
-		if endMS/s <= 14 {
-			break
-		}
+func stepText(s plan.Step) string {
+	if text := stepTexts[s]; text != "" {
+		return text
 	}
-	var out []float64
-	for at := 0.0; at < endMS; at += step {
-		out = append(out, at)
-	}
-	return out
-}
-
-// Arrow is the mark of a deployment.
-func (d death) Arrow() string {
-	return fmt.Sprintf("M-3 %gh6M0 %gl3 3-3 3", d.Head(), d.Head()-3)
+	return string(s)
 }

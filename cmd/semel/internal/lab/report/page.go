@@ -88,6 +88,6 @@ func (sc *scenarioView) row() look.HTML {
       {}
     </tr>`, look.If(!sc.OK(), ` class="unexpected"`), sc.Name, sc.Name, look.If(!sc.OK(), ` <span class="tag bad">not as expected</span>`), sc.Timeline.Scenario.Asks,
 		look.Each(sc.Views, func(v *runView) look.HTML {
-			return look.Format(`<td class="{}"><span class="who">{}</span><span class="tag">{}</span><span class="quiet">{}</span></td>`, v.Run.Verdict, v.Name, v.Run.Verdict, v.Short())
+			return look.Format(`<td class="{}"><span class="who">{}</span><span class="tag">{}</span><span class="quiet">{}</span></td>`, v.Run.Verdict, v.Name, v.Run.Verdict, harm(v.Run))
 		}))
 }

@@ -102,10 +102,10 @@ func TestChartLeavesOutPlainDeliveriesOnly(t *testing.T) {
 	}
 	f.Delivery(1, 1, plan.Key(5), "again", 9000, 9001, 9002, 9003)
 	c := draw(f.Timeline(t), 9100, most)
-	if len(c.Bars) != most || c.LeftOut != 501 {
-		t.Errorf("%d drawn, %d left out", len(c.Bars), c.LeftOut)
+	if len(c.bars) != most || c.leftOut != 501 {
+		t.Errorf("%d drawn, %d left out", len(c.bars), c.leftOut)
 	}
-	if last := c.Bars[len(c.Bars)-1]; last.Class != "double" {
+	if last := c.bars[len(c.bars)-1]; last.Fate() != verdict.Doubled {
 		t.Errorf("the doubled one is not drawn: %+v", last)
 	}
 }
@@ -158,7 +158,7 @@ func TestTextOfABrokenGuard(t *testing.T) {
 	if err := WriteText(&b, v, false, 80); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "The guard did not hold") || !strings.Contains(b.String(), "not as expected") {
+	if !strings.Contains(b.String(), "Please report it with the seed") || !strings.Contains(b.String(), "not as expected") {
 		t.Error(b.String())
 	}
 }

@@ -26,28 +26,15 @@ type scenarioView struct {
 	Off, On       *runView
 	Keys          []keyView
 	KeysLeftOut   int
-	Damage        []damageRow
-	EndMS         float64
-	// The marks in the charts, for the legend.
-	Killed, Frozen, Deployed, Down, Over, Deferred, Skipped, Beaten bool
 }
 
 // runView is one run in the report.
 type runView struct {
 	verdict.RunTimeline
-	Name   string // "Guard off"
-	Says   string // what its consumer does
-	Big    string // the main figure
-	What   string // what it counts
-	Parts  []part
-	Chart  chart
-	Struck []struckView
-}
-
-// part is one part of the bar that shows what became of the deliveries.
-type part struct {
-	Class, Label string
-	N            int
+	Name  string // "Guard off"
+	Big   string // the main figure
+	What  string // what it counts
+	Chart chart
 }
 
 // keyView is a key that something happened to, step by step in both runs.
@@ -57,33 +44,25 @@ type keyView struct {
 	Off, On        []verdict.Line
 }
 
-// damageRow is one cause with what it did.
-type damageRow struct {
-	Cause string
-	Keys  []int
-	Money []string
-}
-
 func viewOfScenario(v verdict.Verdict, drawn, timelines int) *scenarioView {
-	sc := &scenarioView{Verdict: v, Name: v.Timeline.Scenario.Name, Demo: v.Timeline.Scenario.Name == demoName, EndMS: 1}
+	sc := &scenarioView{Verdict: v, Name: v.Timeline.Scenario.Name, Demo: v.Timeline.Scenario.Name == demoName}
+	end := 1.0
 	for _, t := range v.Timeline.Runs {
-		sc.EndMS = max(sc.EndMS, t.EndMS*1.01)
+		end = max(end, t.EndMS*1.01)
 	}
-	for i := range v.Timeline.Runs {
-		view := viewOf(v.Timeline.Runs[i], sc.EndMS, drawn)
+	for _, t := range v.Timeline.Runs {
+		view := &runView{RunTimeline: t, Name: "Guard " + string(t.Run.Guard), Chart: draw(t, end, drawn)}
 		sc.Views = append(sc.Views, view)
-		switch view.Run.Guard {
+		switch t.Run.Guard {
 		case plan.GuardOff:
 			sc.Off = view
 		case plan.GuardOn:
 			sc.On = view
 		}
-		sc.legend(view)
 	}
 	sc.mainFigure()
 	sc.headline()
 	sc.keys(timelines)
-	sc.damage()
 	return sc
 }
 
@@ -95,44 +74,6 @@ func (sc *scenarioView) neighbours(all []verdict.Verdict, i int) {
 	if i+1 < len(all) {
 		sc.After = all[i+1].Timeline.Scenario.Name
 	}
-}
-
-func (sc *scenarioView) legend(v *runView) {
-	c := v.Chart
-	sc.Killed = sc.Killed || len(c.Deaths) > 0
-	sc.Frozen = sc.Frozen || len(c.Stops) > 0
-	sc.Deployed = sc.Deployed || len(c.Deploys) > 0
-	sc.Down = sc.Down || len(c.Outages) > 0
-	for _, b := range c.Bars {
-		sc.Over = sc.Over || b.Over
-		sc.Deferred = sc.Deferred || b.Mark == "defer"
-		sc.Skipped = sc.Skipped || b.Mark == "skip"
-		sc.Beaten = sc.Beaten || len(b.Beats) > 0
-	}
-}
-
-func viewOf(t verdict.RunTimeline, endMS float64, drawn int) *runView {
-	v := &runView{
-		RunTimeline: t, Name: "Guard " + string(t.Run.Guard), Chart: draw(t, endMS, drawn), Says: t.Run.Design.Sentence(), Struck: struckOf(t),
-	}
-	again, once := "charged again", "charged"
-	if t.Run.Regressed > 0 {
-		again, once = "applied over a newer version", "applied"
-	}
-	f := t.Flow
-	for _, p := range []part{
-		{Class: "charge", Label: once, N: f.Charged},
-		{Class: "double", Label: again, N: f.Doubled},
-		{Class: "skip", Label: "skipped: known already", N: f.Skipped},
-		{Class: "defer", Label: "put back: at work elsewhere", N: f.Deferred},
-		{Class: "cut", Label: "cut off by a kill", N: f.Cut},
-		{Class: "other", Label: "without effect: returned, too late, or put aside", N: f.Other},
-	} {
-		if p.N > 0 {
-			v.Parts = append(v.Parts, p)
-		}
-	}
-	return v
 }
 
 // mainFigure chooses the main figure of the scenario, the same one for both runs: money, lost keys, or versions.
@@ -168,9 +109,6 @@ func (sc *scenarioView) mainFigure() {
 		default:
 			v.Big = Money(r.DamageMinor, r.Currency)
 			v.What = "charged too much: no order was charged twice"
-			if sc.Demo {
-				v.What = "charged too much: every order was charged exactly once"
-			}
 		}
 	}
 }
@@ -265,27 +203,6 @@ var causeTexts = map[verdict.DoubleCause]string{
 	verdict.CauseProducer: "sent twice by the producer",
 }
 
-// damage sums up the second charges by cause, a column for each run.
-func (sc *scenarioView) damage() {
-	for _, cause := range verdict.AllCauses {
-		row, any := damageRow{Cause: causeTexts[cause]}, false
-		for _, v := range sc.Views {
-			keys, extra := 0, 0
-			for _, d := range v.Doubles {
-				if d.Cause == cause {
-					keys, extra = keys+1, extra+d.Charges-1
-				}
-			}
-			any = any || keys > 0
-			row.Keys = append(row.Keys, keys)
-			row.Money = append(row.Money, Money(int64(extra)*sc.Timeline.Scenario.Load.Amount, v.Run.Currency))
-		}
-		if any {
-			sc.Damage = append(sc.Damage, row)
-		}
-	}
-}
-
 // struckView is one strike that happened.
 type struckView struct {
 	AtMS        float64
@@ -327,48 +244,4 @@ func struckOf(t verdict.RunTimeline) (out []struckView) {
 	}
 	slices.SortStableFunc(out, func(a, b struckView) int { return cmp.Compare(a.AtMS, b.AtMS) })
 	return out
-}
-
-func lasting(f verdict.Frozen, end float64) string {
-	if f.To < 0 {
-		return "until the end"
-	}
-	return "for " + verdict.Seconds(min(f.To, end)-f.From)
-}
-
-func stepText(s plan.Step) string {
-	switch s {
-	case plan.AfterReceive:
-		return "after the receive, before the claim"
-	case plan.AfterClaim:
-		return "after the claim, before the handler"
-	case plan.AfterEffect:
-		return "after the effect, before the ack"
-	case plan.AfterCommit:
-		return "after the commit, before its response was seen"
-	case plan.Outside:
-		return "from outside, at any moment"
-	}
-	return string(s)
-}
-
-// Transcripts reports whether the workers' log is shown.
-func (sc *scenarioView) Transcripts() bool {
-	return slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Transcript) > 0 })
-}
-
-// Faster says whose seconds the transcripts use.
-func (sc *scenarioView) Faster() string { return faster(sc.Timeline.Scenario) }
-
-// Note is what a transcript does not show.
-func (v *runView) Note() string {
-	if v.Refused == 0 {
-		return ""
-	}
-	return refusedText(v.Refused)
-}
-
-// AnyStruck reports whether anything struck either run.
-func (sc *scenarioView) AnyStruck() bool {
-	return slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Struck) > 0 })
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/internal/look"
@@ -23,7 +24,7 @@ func (sc *scenarioView) html() look.HTML {
   <pre tabindex="0"><code>{}</code></pre>
 </section>
 </article>
-`, look.Each(sc.Settings(), func(s setting) look.HTML { return look.Format(`<div><dt>{}</dt><dd>{}</dd></div>`, s.Name, s.Value) }), sc.Timeline.Repeat)
+`, sc.settings(), sc.Timeline.Repeat)
 }
 
 // hero is what a reader sees first: the verdict, a card for each run, and the figures.
@@ -57,10 +58,10 @@ func (sc *scenarioView) hero() look.HTML {
     <tbody>{}</tbody>
   </table>
   {}
-  <p class="note quiet">The charges are counted in a ledger that the handlers write and that has no unique constraint; it is read back and compared with the list of what was sent. semel's own records have no say in the verdict.</p>
+  <p class="note quiet">The charges are counted in a ledger that the handlers write and that has no unique constraint on the order; it is read back and compared with the list of what was sent. semel's own records have no say in the verdict.</p>
 </section>
 `, crumbs, verdictPill(sc.OK()), sc.Headline, asks, sc.Lead, look.Each(sc.Views, (*runView).card), look.Each(sc.Views, (*runView).column),
-		look.Each(sc.Figures(), figureRow.html), missed)
+		look.Each(figures(sc.Runs), figureRow.html), missed)
 }
 
 func (v *runView) card() look.HTML {
@@ -71,7 +72,7 @@ func (v *runView) card() look.HTML {
       <p class="quiet">{}</p>
       {}
     </div>`, v.Run.Verdict, v.Name, v.Run.Verdict, v.Big, v.What,
-		look.If(v.Says != "", look.Format(`<p class="says"><code>{}</code> {}</p>`, v.Run.Design, v.Says)))
+		look.If(v.Run.Design != "", look.Format(`<p class="says"><code>{}</code> {}</p>`, v.Run.Design, v.Run.Design.Sentence())))
 }
 
 func (r figureRow) html() look.HTML {
@@ -81,7 +82,7 @@ func (r figureRow) html() look.HTML {
 
 // log is what the workers log.
 func (sc *scenarioView) log() look.HTML {
-	if !sc.Transcripts() {
+	if !slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Transcript) > 0 }) {
 		return ""
 	}
 	return look.Format(`
@@ -90,13 +91,23 @@ func (sc *scenarioView) log() look.HTML {
   <p class="quiet hint">Every line is an event of this run, {}.</p>
   <div class="two logs">{}</div>
 </section>
-`, sc.Faster(), look.Each(sc.Views, func(v *runView) look.HTML {
+`, faster(sc.Timeline.Scenario), look.Each(sc.Views, func(v *runView) look.HTML {
 		lines := look.HTML("")
 		for _, l := range v.Transcript {
 			lines += look.Format(`<li><time>{}</time><span>{}</span></li>`, fmt.Sprintf("%.1f", l.Seconds), l.Text)
 		}
-		return look.Format("\n"+`  <div><h3>{}</h3><ol class="log">{}</ol>{}</div>`, v.Name, lines, look.If(v.Note() != "", look.Format(`<p class="quiet note">{}</p>`, v.Note())))
+		return look.Format("\n"+`  <div><h3>{}</h3><ol class="log">{}</ol>{}</div>`, v.Name, lines, look.If(v.Refused > 0, look.Format(`<p class="quiet note">{}</p>`, refusedText(v.Refused))))
 	}))
+}
+
+// fates are what can become of a delivery, in their order.
+var fates = []struct {
+	fate  verdict.Fate
+	label string
+}{
+	{verdict.Charged, "charged"}, {verdict.Doubled, "charged again"}, {verdict.Skipped, "skipped: known already"},
+	{verdict.Deferred, "put back: at work elsewhere"}, {verdict.Cut, "cut off by a kill"},
+	{verdict.Other, "without effect: returned, too late, or put aside"},
 }
 
 // deliveries is what became of them, as a bar for each run.
@@ -107,19 +118,25 @@ func (sc *scenarioView) deliveries() look.HTML {
   {}
 </section>
 `, look.Each(sc.Views, func(v *runView) look.HTML {
+		var text, parts, list look.HTML
+		for _, f := range fates {
+			n, label := v.Flow[f.fate], f.label
+			if v.Run.Regressed > 0 { // versions are applied
+				label = map[verdict.Fate]string{verdict.Charged: "applied", verdict.Doubled: "applied over a newer version"}[f.fate]
+				label = cmp.Or(label, f.label)
+			}
+			if n > 0 {
+				text += look.Format(`{} {}; `, n, label)
+				parts += look.Format(`<span class="{}" style="flex-grow:{}" title="{} {}"></span>`, f.fate, n, n, label)
+				list += look.Format(`<li><i class="{}"></i><b>{}</b> {}</li>`, f.fate, n, label)
+			}
+		}
 		return look.Format(`
   <div class="flow">
     <p class="flowname">{} <span class="quiet">{}</span></p>
     <div class="stack" role="img" aria-label="{}">{}</div>
     <ul class="keys">{}</ul>
-  </div>`, v.Name, words.Count(v.Run.Delivered, "delivery", "deliveries"),
-			look.Each(v.Parts, func(p part) look.HTML { return look.Format(`{} {}; `, p.N, p.Label) }),
-			look.Each(v.Parts, func(p part) look.HTML {
-				return look.Format(`<span class="{}" style="flex-grow:{}" title="{} {}"></span>`, p.Class, p.N, p.N, p.Label)
-			}),
-			look.Each(v.Parts, func(p part) look.HTML {
-				return look.Format(`<li><i class="{}"></i><b>{}</b> {}</li>`, p.Class, p.N, p.Label)
-			}))
+  </div>`, v.Name, words.Count(v.Run.Delivered, "delivery", "deliveries"), text, parts, list)
 	}))
 }
 
@@ -138,28 +155,39 @@ func (sc *scenarioView) timelines() look.HTML {
   </div>
   <div class="wrap timelines{}">{}</div>
 </section>
-`, look.If(sc.Killed, "; a killed worker is started again as a new process"), sc.legendOfMarks(), look.If(len(sc.Views) > 1, " pair"),
+`, look.If(sc.anyProcess(func(p *verdict.Process) bool { return p.Killed }), "; a killed worker is started again as a new process"), sc.legend(), look.If(len(sc.Views) > 1, " pair"),
 		look.Each(sc.Views, (*runView).timeline))
 }
 
-// legendOfMarks explains the marks that are in the charts.
-func (sc *scenarioView) legendOfMarks() look.HTML {
-	return look.If(sc.Over, `<li><svg width="18" height="12" aria-hidden="true"><rect class="over" x="0" y="2" width="18" height="8"/></svg>past its visibility</li>`) +
-		look.If(sc.Skipped, `<li><svg width="12" height="12" aria-hidden="true"><path class="mk-skip" d="M6 1.5 10.5 6 6 10.5 1.5 6Z"/></svg>duplicate skipped</li>`) +
-		look.If(sc.Deferred, `<li><svg width="12" height="12" aria-hidden="true"><circle class="mk-defer" cx="6" cy="6" r="3.4"/></svg>put back: at work elsewhere</li>`) +
-		look.If(sc.Beaten, `<li><svg width="12" height="12" aria-hidden="true"><path class="beat" d="M3 1v10M9 1v10"/></svg>heartbeat</li>`) +
-		look.If(sc.Killed, `<li><svg width="14" height="12" aria-hidden="true"><rect class="run cut" x="0.5" y="2.5" width="13" height="7" rx="1.5"/></svg>cut off by a kill</li>
+// anyProcess reports whether something is true of a process in the charts, anyBar of a delivery.
+func (sc *scenarioView) anyProcess(is func(*verdict.Process) bool) bool {
+	return slices.ContainsFunc(sc.Views, func(v *runView) bool {
+		return slices.ContainsFunc(v.Lanes, func(l *verdict.Lane) bool { return slices.ContainsFunc(l.Processes, is) })
+	})
+}
+
+func (sc *scenarioView) anyBar(is func(bar) bool) bool {
+	return slices.ContainsFunc(sc.Views, func(v *runView) bool { return slices.ContainsFunc(v.Chart.bars, is) })
+}
+
+// legend explains the marks that are in the charts.
+func (sc *scenarioView) legend() look.HTML {
+	return look.If(sc.anyBar(bar.over), `<li><svg width="18" height="12" aria-hidden="true"><rect class="over" x="0" y="2" width="18" height="8"/></svg>past its visibility</li>`) +
+		look.If(sc.anyBar(func(b bar) bool { return b.Fate() == verdict.Skipped }), `<li><svg width="12" height="12" aria-hidden="true"><path class="mk-skip" d="M6 1.5 10.5 6 6 10.5 1.5 6Z"/></svg>duplicate skipped</li>`) +
+		look.If(sc.anyBar(func(b bar) bool { return b.Fate() == verdict.Deferred }), `<li><svg width="12" height="12" aria-hidden="true"><circle class="mk-defer" cx="6" cy="6" r="3.4"/></svg>put back: at work elsewhere</li>`) +
+		look.If(sc.anyBar(func(b bar) bool { return len(b.Beats) > 0 }), `<li><svg width="12" height="12" aria-hidden="true"><path class="beat" d="M3 1v10M9 1v10"/></svg>heartbeat</li>`) +
+		look.If(sc.anyProcess(func(p *verdict.Process) bool { return p.Killed }), `<li><svg width="14" height="12" aria-hidden="true"><rect class="run cut" x="0.5" y="2.5" width="13" height="7" rx="1.5"/></svg>cut off by a kill</li>
       <li><svg width="12" height="12" aria-hidden="true"><path class="mk-kill" d="M2 2l8 8M10 2l-8 8"/></svg>SIGKILL</li>`) +
-		look.If(sc.Frozen, `<li class="stop"><svg width="22" height="12" aria-hidden="true"><rect x="0" y="1" width="22" height="10"/></svg>frozen (SIGSTOP)</li>`) +
-		look.If(sc.Deployed, `<li class="deploy"><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.5"/></svg>replaced by a deployment</li>`) +
-		look.If(sc.Down, `<li class="outage"><svg width="22" height="12" aria-hidden="true"><rect x="0" y="1" width="22" height="10"/></svg>database out of reach</li>`)
+		look.If(sc.anyProcess(func(p *verdict.Process) bool { return len(p.Frozen) > 0 }), `<li class="stop"><svg width="22" height="12" aria-hidden="true"><rect x="0" y="1" width="22" height="10"/></svg>frozen (SIGSTOP)</li>`) +
+		look.If(sc.anyProcess(func(p *verdict.Process) bool { return p.Asked > 0 }), `<li class="deploy"><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.5"/></svg>replaced by a deployment</li>`) +
+		look.If(slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Outages) > 0 }), `<li class="outage"><svg width="22" height="12" aria-hidden="true"><rect x="0" y="1" width="22" height="10"/></svg>database out of reach</li>`)
 }
 
 func (v *runView) timeline() look.HTML {
 	left := look.HTML("")
-	if n := v.Chart.LeftOut; n > 0 {
+	if n := v.Chart.leftOut; n > 0 {
 		left = look.Format(`<p class="quiet note">{} left out of the picture{}.</p>`, words.Count(n, "plain delivery is", "plain deliveries are"),
-			look.If(v.Chart.MoreLeftOut > 0, look.Format(`, and {} others`, v.Chart.MoreLeftOut)))
+			look.If(v.Chart.moreLeftOut > 0, look.Format(`, and {} others`, v.Chart.moreLeftOut)))
 	}
 	return look.Format(`
   <figure class="tl {}" data-end="{}">
@@ -175,40 +203,32 @@ func (v *runView) timeline() look.HTML {
       </div>
     </div>
     {}
-  </figure>`, v.Run.Verdict, v.Chart.EndMS, v.Name, v.Run.Verdict, v.Name, v.Name, v.Name, v.Chart.Height,
-		look.Each(v.Chart.Lanes, func(l laneBox) look.HTML {
-			return look.Format(`<div style="top:{}px;height:{}px"{}><b>{}</b><small>{}</small></div>`, l.Y, l.Height, look.If(l.Odd, ` class="odd"`), l.Label, l.Lives)
-		}), v.Name, v.Chart.html(), left)
+  </figure>`, v.Run.Verdict, v.Chart.end, v.Name, v.Run.Verdict, v.Name, v.Name, v.Name, v.Chart.height, v.Chart.laneNames(), v.Name, v.Chart.html(), left)
 }
 
 // strikes lists what struck the runs.
 func (sc *scenarioView) strikes() look.HTML {
-	if !sc.AnyStruck() {
-		return ""
-	}
-	title := "What struck them"
-	if sc.Demo {
-		title = "The kills"
-	}
-	return look.Format(`
-<section class="wrap">
-  <h2>{}</h2>
-  <div class="two">{}</div>
-</section>
-`, title, look.Each(sc.Views, func(v *runView) look.HTML {
-		list := look.HTML(`<p class="quiet">Nothing.</p>`)
-		if len(v.Struck) > 0 {
+	any, columns := false, look.HTML("")
+	for _, v := range sc.Views {
+		struck, list := struckOf(v.RunTimeline), look.HTML(`<p class="quiet">Nothing.</p>`)
+		if any = any || len(struck) > 0; len(struck) > 0 {
 			list = look.Format(`<table class="list">
         <thead><tr><th scope="col" class="num">at</th><th scope="col">worker</th><th scope="col">what</th><th scope="col">then</th></tr></thead>
         <tbody>{}</tbody>
-      </table>`, look.Each(v.Struck, struckView.html))
+      </table>`, look.Each(struck, struckView.html))
 		}
-		return look.Format(`
+		columns += look.Format(`
     <div>
       <h3>{} <span class="quiet">{}</span></h3>
       {}
-    </div>`, v.Name, len(v.Struck), list)
-	}))
+    </div>`, v.Name, len(struck), list)
+	}
+	return look.If(any, look.Format(`
+<section class="wrap">
+  <h2>What struck them</h2>
+  <div class="two">{}</div>
+</section>
+`, columns))
 }
 
 func (s struckView) html() look.HTML {
@@ -226,44 +246,48 @@ func (sc *scenarioView) orders() look.HTML {
 	if len(sc.Keys) == 0 {
 		return ""
 	}
-	title, list := "What happened to whom, step by step", look.HTML("")
-	if sc.Demo {
-		title = "Orders that were charged more than once"
-	}
+	list := look.HTML("")
 	for i, k := range sc.Keys {
 		list += k.html(sc, i)
 	}
 	return look.Format(`
 <section class="wrap">
-  <h2>{}</h2>
+  <h2>What happened to whom, step by step</h2>
   {}
   <div class="orders">{}</div>
   {}{}
 </section>
-`, title, sc.damageTable(), list,
+`, sc.damage(), list,
 		look.If(len(sc.Keys) > maxOpen, look.Format(`<p class="show"><button class="all" type="button" hidden>Show all {}</button></p>`, len(sc.Keys))),
 		look.If(sc.KeysLeftOut > 0, look.Format(`<p class="quiet note">{} more are not shown here.</p>`, sc.KeysLeftOut)))
 }
 
-func (sc *scenarioView) damageTable() look.HTML {
-	if len(sc.Damage) == 0 {
-		return ""
-	}
-	return look.Format(`<table class="figures damage">
-    <caption class="sr">Second charges by cause</caption>
-    <thead><tr><th scope="col" class="cause">Charged more than once, by cause</th>{}</tr></thead>
-    <tbody>{}</tbody>
-  </table>`, look.Each(sc.Views, (*runView).column), look.Each(sc.Damage, func(d damageRow) look.HTML {
-		cells := look.HTML("")
-		for i, n := range d.Keys {
-			if n == 0 {
+// damage sums up the second charges by cause, a column for each run.
+func (sc *scenarioView) damage() look.HTML {
+	rows := look.HTML("")
+	for _, cause := range verdict.AllCauses {
+		cells, any := look.HTML(""), false
+		for _, v := range sc.Views {
+			keys, extra := 0, 0
+			for _, d := range v.Doubles {
+				if d.Cause == cause {
+					keys, extra = keys+1, extra+d.Charges-1
+				}
+			}
+			if any = any || keys > 0; keys == 0 {
 				cells += `<td><span class="quiet">none</span></td>`
 				continue
 			}
-			cells += look.Format(`<td>{}<span class="bad">+{}</span></td>`, words.Count(n, "order", "orders"), d.Money[i])
+			cells += look.Format(`<td>{}<span class="bad">+{}</span></td>`, words.Count(keys, "order", "orders"),
+				Money(int64(extra)*sc.Timeline.Scenario.Load.Amount, v.Run.Currency))
 		}
-		return look.Format(`<tr><th scope="row">{}</th>{}</tr>`, d.Cause, cells)
-	}))
+		rows += look.If(any, look.Format(`<tr><th scope="row">{}</th>{}</tr>`, causeTexts[cause], cells))
+	}
+	return look.If(rows != "", look.Format(`<table class="figures damage">
+    <caption class="sr">Second charges by cause</caption>
+    <thead><tr><th scope="col" class="cause">Charged more than once, by cause</th>{}</tr></thead>
+    <tbody>{}</tbody>
+  </table>`, look.Each(sc.Views, (*runView).column), rows))
 }
 
 func (k keyView) html(sc *scenarioView, nr int) look.HTML {

@@ -17,16 +17,8 @@ func WriteText(w io.Writer, v verdict.Verdict, color bool, width int) error {
 	if width == 0 {
 		p.width = 80
 	}
-	if v.Timeline != nil && v.Timeline.Scenario.Name != demoName {
+	if v.Timeline != nil {
 		p.scenario(v)
-	} else {
-		p.headline(v)
-		p.table(v.Runs)
-		if v.Timeline != nil {
-			for _, t := range v.Timeline.Runs {
-				p.tale(t)
-			}
-		}
 	}
 	p.tail(v)
 	_, err := io.WriteString(w, p.b.String())
@@ -59,128 +51,60 @@ func (p *printer) style(code, s string) string {
 
 func (p *printer) line(format string, a ...any) { fmt.Fprintf(&p.b, format+"\n", a...) }
 
-func (p *printer) headline(v verdict.Verdict) {
-	if v.Timeline == nil {
-		return
-	}
+// scenario prints one scenario: what happens, with which designs, the result, and what to do.
+func (p *printer) scenario(v verdict.Verdict) {
 	s := v.Timeline.Scenario
+	name, title := s.Name, s.Title
+	if name == demoName {
+		name, title = "semel demo", fmt.Sprintf("%s of %s, %s, seed %d", words.Count(s.Load.Orders, "order", "orders"),
+			Money(s.Load.Amount, s.Load.Currency), words.Count(s.Workers.Count, "worker process", "worker processes"), v.Timeline.Seed)
+	}
 	p.line("")
-	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), words.Count(s.Load.Orders, "order", "orders"),
-		Money(s.Load.Amount, s.Load.Currency), words.Count(s.Workers.Count, "worker process", "worker processes"), v.Timeline.Seed)
+	p.wrap("  "+p.style(bold, name)+"  ", len(name)+4, title)
 	p.line("")
-}
-
-// table prints the runs side by side. Cells are padded before they are coloured.
-func (p *printer) table(runs []verdict.Run) {
-	row := func(label string, cell func(verdict.Run) (text, code string)) {
-		var b strings.Builder
-		fmt.Fprintf(&b, "  %-28s", label)
-		for _, r := range runs {
-			text, code := cell(r)
-			pad := strings.Repeat(" ", max(0, 14-len([]rune(text))))
-			b.WriteString(pad + p.style(code, text))
-		}
-		p.line("%s", b.String())
+	for _, t := range v.Timeline.Runs {
+		p.labelled("guard "+string(t.Run.Guard), "", t.Run.Design.Sentence())
 	}
-	number := func(f func(verdict.Run) int) func(verdict.Run) (string, string) {
-		return func(r verdict.Run) (string, string) { return fmt.Sprint(f(r)), "" }
-	}
-	harm := func(f func(verdict.Run) int) func(verdict.Run) (string, string) {
-		return func(r verdict.Run) (string, string) { return fmt.Sprint(f(r)), badIf(f(r) > 0) }
-	}
-	row("", func(r verdict.Run) (string, string) { return "guard " + string(r.Guard), bold })
-	row("orders sent", number(func(r verdict.Run) int { return r.Sent }))
-	row("deliveries by the queue", number(func(r verdict.Run) int { return r.Delivered }))
-	row("workers killed (SIGKILL)", number(func(r verdict.Run) int { return r.Kills }))
-	row("duplicates skipped", number(func(r verdict.Run) int { return r.Replayed }))
-	row("charges in the ledger", number(func(r verdict.Run) int { return r.Effects }))
-	row("duplicate charges", harm(func(r verdict.Run) int { return r.Duplicated }))
-	row("lost", harm(func(r verdict.Run) int { return r.Lost }))
-	row("money charged too much", func(r verdict.Run) (string, string) {
-		return Money(r.DamageMinor, r.Currency), badIf(r.DamageMinor > 0)
-	})
-	row("verdict", func(r verdict.Run) (string, string) {
-		return string(r.Verdict), bold + ";" + badIf(r.Verdict == plan.Broken)
-	})
 	p.line("")
-}
-
-func badIf(bad bool) string {
-	if bad {
-		return red
+	p.figures(v.Runs)
+	for _, t := range v.Timeline.Runs {
+		p.transcript(s, t)
 	}
-	return green
-}
-
-func (p *printer) tale(t verdict.RunTimeline) {
-	if t.Run.Guard == plan.GuardOn {
-		p.wrap(p.style(green, "guard on "), onText(t))
-		return
+	for _, t := range v.Timeline.Runs {
+		p.labelled("guard "+string(t.Run.Guard), badIf(t.Run.Verdict == plan.Broken), happened(t))
 	}
-	p.wrap(p.style(red, "guard off"), offText(t))
-	for _, c := range []verdict.DoubleCause{verdict.CauseKilled, verdict.CauseOverrun, verdict.CauseProducer} {
-		if d, ok := example(t.Doubles, c); ok {
-			p.wrap("         ", fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
+	for _, r := range v.Runs {
+		for _, m := range r.Missed {
+			p.labelled("missed", bold+";"+red, fmt.Sprintf("guard %s: %s", r.Guard, m))
 		}
 	}
-}
-
-// example picks the plainest order of a cause: the one with the fewest charges.
-func example(ds []verdict.Double, c verdict.DoubleCause) (best verdict.Double, ok bool) {
-	for _, d := range ds {
-		if d.Cause == c && (!ok || d.Charges < best.Charges) {
-			best, ok = d, true
-		}
+	if s.Asks != "" {
+		p.line("")
 	}
-	return best, ok
-}
-
-func offText(t verdict.RunTimeline) string {
-	if len(t.Doubles) == 0 {
-		return "No order was charged more than once in this run."
-	}
-	n := verdict.Causes(t.Doubles)
-	var parts []string
-	for _, c := range []struct {
-		cause verdict.DoubleCause
-		text  string
-	}{
-		{verdict.CauseKilled, "after a kill between effect and ack"},
-		{verdict.CauseOverrun, "held for longer than the visibility"},
-		{verdict.CauseProducer, "sent twice by the producer"},
-		{verdict.CauseUnknown, "for reasons that the events do not show"},
-	} {
-		if n[c.cause] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
-		}
-	}
-	return fmt.Sprintf("%s charged more than once: %s.", words.Count(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
-}
-
-func onText(t verdict.RunTimeline) string {
-	if t.Run.Verdict != plan.Held {
-		return fmt.Sprintf("The guard did not hold: %d charged more than once, %d lost. Please report it with the seed.",
-			t.Run.Duplicated, t.Run.Lost)
-	}
-	return fmt.Sprintf("The same load and the same kills, and %d more. Each charge committed together with its record "+
-		"and its ack; %s found the record and were skipped.",
-		max(0, t.Run.Kills-t.SharedKills), words.Count(t.Run.Replayed, "duplicate", "duplicates"))
+	p.labelled("question", "", s.Asks)
+	p.labelled("hint", "", s.Hint)
 }
 
 // labelColumns is how wide a label is.
 const labelColumns = 9
 
-// wrap prints text behind a label of labelColumns, broken at the width.
-func (p *printer) wrap(label, text string) {
-	indent := strings.Repeat(" ", labelColumns+4)
-	at := len(indent)
-	p.b.WriteString("  " + label + "  ")
+// labelled prints a label, and text next to it, if there is any.
+func (p *printer) labelled(label, code, text string) {
+	if text != "" {
+		p.wrap("  "+p.style(code, fmt.Sprintf("%-*s", labelColumns, label))+"  ", labelColumns+4, text)
+	}
+}
+
+// wrap prints text behind a head of that many columns, broken at the terminal's width.
+func (p *printer) wrap(head string, columns int, text string) {
+	p.b.WriteString(head)
+	at := columns
 	for i, word := range strings.Fields(text) {
 		n := len([]rune(word))
 		switch {
 		case i > 0 && at+1+n > p.width:
-			p.b.WriteString("\n" + indent)
-			at = len(indent)
+			p.b.WriteString("\n" + strings.Repeat(" ", columns))
+			at = columns
 		case i > 0:
 			p.b.WriteString(" ")
 			at++
@@ -191,17 +115,118 @@ func (p *printer) wrap(label, text string) {
 	p.b.WriteString("\n")
 }
 
+// figures prints the runs side by side. Cells are padded before they are coloured.
+func (p *printer) figures(runs []verdict.Run) {
+	row := func(label string, cells []cell) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "  %-28s", label)
+		for _, c := range cells {
+			pad := strings.Repeat(" ", max(0, 14-len([]rune(c.Text))))
+			b.WriteString(pad + p.style(map[string]string{"bad": red, "good": green, "bold": bold}[c.Tone], c.Text))
+		}
+		p.line("%s", b.String())
+	}
+	var head, last []cell
+	for _, r := range runs {
+		head = append(head, cell{"guard " + string(r.Guard), "bold"})
+		last = append(last, cell{string(r.Verdict), toneOf(r.Verdict == plan.Broken)})
+	}
+	row("", head)
+	for _, f := range figures(runs) {
+		row(f.Label, f.Cells)
+	}
+	row("verdict", last)
+	p.line("")
+}
+
+// transcript prints the workers' log of a scenario whose message has a name: its lines, and nothing else on them.
+func (p *printer) transcript(s plan.Scenario, t verdict.RunTimeline) {
+	if len(t.Transcript) == 0 {
+		return
+	}
+	p.line("  %s  %s", p.style(bold, "log, guard "+string(t.Run.Guard)), p.style(dim, faster(s)))
+	for _, one := range t.Transcript {
+		p.line("    %s  %s", p.style(dim, fmt.Sprintf("%5.1f s", one.Seconds)), one.Text)
+	}
+	if t.Refused > 0 {
+		p.line("    %s", p.style(dim, refusedText(t.Refused)))
+	}
+	p.line("")
+}
+
+// faster says whose seconds a transcript uses.
+func faster(s plan.Scenario) string {
+	if s.Load.Faster <= 0 || s.Load.Faster == 1 {
+		return "in seconds"
+	}
+	return fmt.Sprintf("in the document's seconds: time runs %g× as fast here", s.Load.Faster)
+}
+
+func refusedText(n int) string {
+	if n == 1 {
+		return "(the other run worked to its end too; its record was refused, and says nothing)"
+	}
+	return fmt.Sprintf("(%d other runs worked to their end too; their records were refused, and say nothing)", n)
+}
+
+// happened describes the result of a run, with a key of each cause as an example.
+func happened(t verdict.RunTimeline) string {
+	text := harm(t.Run)
+	text = strings.ToUpper(text[:1]) + text[1:]
+	var causes, examples []string
+	n := verdict.Causes(t.Doubles)
+	for _, c := range verdict.AllCauses {
+		if n[c] > 0 {
+			causes = append(causes, fmt.Sprintf("%d %s", n[c], causeTexts[c]))
+			d := example(t.Doubles, c)
+			examples = append(examples, fmt.Sprintf(" %s was charged %d×: %s.", d.Key, d.Charges, d.Why))
+		}
+	}
+	if len(causes) > 1 {
+		text += ": " + strings.Join(causes, ", ")
+	}
+	text += "." + strings.Join(examples, "")
+	switch {
+	case len(t.Doubles) > 0:
+	case len(t.Lost) > 0:
+		text += fmt.Sprintf(" %s has no effect and no dead letter, and nothing is left in the queue.", t.Lost[0])
+	case len(t.SetBack) > 0:
+		text += fmt.Sprintf(" %s ended with an older version, or had one in between.", t.SetBack[0])
+	}
+	if t.Run.Guard == plan.GuardOn && t.Run.Verdict == plan.Broken {
+		text += " Please report it with the seed."
+	}
+	return text
+}
+
+// example picks the plainest order of a cause: the one with the fewest charges.
+func example(ds []verdict.Double, c verdict.DoubleCause) (best verdict.Double) {
+	for _, d := range ds {
+		if d.Cause == c && (best.Charges == 0 || d.Charges < best.Charges) {
+			best = d
+		}
+	}
+	return best
+}
+
+func badIf(bad bool) string {
+	if bad {
+		return red
+	}
+	return green
+}
+
 func (p *printer) tail(v verdict.Verdict) {
 	p.line("")
 	var ms int64
 	for _, r := range v.Runs {
 		ms += r.ElapsedMS
 	}
-	if v.OK() {
-		p.line("  %s  %s", p.style(bold+";"+green, "✔ as expected"), p.style(dim, verdict.Seconds(float64(ms))))
-	} else {
-		p.line("  %s  %s", p.style(bold+";"+red, "✘ not as expected"), p.style(dim, verdict.Seconds(float64(ms))))
+	mark := "✔ as expected"
+	if !v.OK() {
+		mark = "✘ not as expected"
 	}
+	p.line("  %s  %s", p.style(bold+";"+badIf(!v.OK()), mark), p.style(dim, verdict.Seconds(float64(ms))))
 	if v.Report != "" {
 		p.line("  report  %s", v.Report)
 	}

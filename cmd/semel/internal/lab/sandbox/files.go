@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // Wanted is a file that the user wants: with the settings of a worker (Env), or with the endpoint for jq.
@@ -89,16 +90,7 @@ func envText(vars []Var) []byte {
 	var b strings.Builder
 	b.WriteString(envHead + "\n# source it, and a worker finds the lab's queue and records: semel work --simulate --until-empty\n")
 	for _, v := range vars {
-		fmt.Fprintf(&b, "export %s=%s\n", v.Name, shell(v.Value))
+		fmt.Fprintf(&b, "export %s=%s\n", v.Name, words.Quote(v.Value))
 	}
 	return []byte(b.String())
-}
-
-// shell quotes a value where it needs it.
-func shell(s string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:"
-	if s != "" && strings.Trim(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

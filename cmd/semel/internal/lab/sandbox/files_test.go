@@ -41,17 +41,6 @@ func mustRead(t *testing.T, path string) string {
 	return string(b)
 }
 
-func TestShellQuotes(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain-1/x:2.y_Z": "plain-1/x:2.y_Z", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(rm x)": "'$(rm x)'", "a&b?c": "'a&b?c'",
-		"a\nb": "'a\nb'",
-	} {
-		if got := shell(in); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
-	}
-}
-
 // TestFilesOfOthersAreKept: only what Up wrote is written over, and only what is as it was written is removed.
 func TestFilesOfOthersAreKept(t *testing.T) {
 	dir := t.TempDir()

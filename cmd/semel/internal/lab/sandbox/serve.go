@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/api"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
-	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
@@ -47,11 +45,10 @@ const grace = 200 * time.Millisecond
 func Serve(ctx context.Context, spec Spec, log *slog.Logger, ready func(State) error) (gone []Item, err error) {
 	s := &sandbox{spec: spec, state: spec.State, log: log, down: make(chan struct{}), removed: make(chan struct{})}
 	s.state.PID = os.Getpid()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", spec.Addr)
+	l, err := web.Listen(ctx, spec.Addr)
 	if err != nil {
 		_, cerr := s.state.clear(false)
-		return nil, errors.Join(output.Failed("--addr %s: %w", spec.Addr, err).
-			WithHint("--addr with another port, or --addr 127.0.0.1:0 for a free one"), cerr)
+		return nil, errors.Join(err, cerr)
 	}
 	s.state.Endpoint = "http://" + l.Addr().String() + "/"
 	setup, err := place.NewSetup(spec.Where, spec.Seed)
@@ -136,6 +133,9 @@ func (s *sandbox) run(ctx context.Context, setup *place.Setup, ready func() erro
 	case <-s.down:
 	case err := <-ended:
 		stop()
+		if ctx.Err() != nil {
+			return err
+		}
 		return errors.Join(errors.New("the worker ended by itself"), err)
 	}
 	return wait()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/internal/process"
+	"github.com/semel-dev/semel/internal/words"
 )
 
 // HiddenCommand is the subcommand that the command line must route to Main.
@@ -75,7 +76,7 @@ func dirFlag(dir string) string {
 	if filepath.Clean(dir) == DefaultDir {
 		return ""
 	}
-	return " --dir " + shell(dir)
+	return " --dir " + words.Quote(dir)
 }
 
 // DefaultDir is the folder of a sandbox, in the working directory.

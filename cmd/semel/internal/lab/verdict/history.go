@@ -46,6 +46,14 @@ type Span struct {
 // Ran reports whether the handler was called.
 func (s *Span) Ran() bool { return s.RunFrom >= 0 }
 
+// RunEnd is when the handler ended, or the delivery if it did not.
+func (s *Span) RunEnd() float64 {
+	if s.RunTo < 0 {
+		return s.To
+	}
+	return s.RunTo
+}
+
 // Process is one life of a worker: a segment of its lane.
 type Process struct {
 	Worker, Life, PID int

@@ -27,7 +27,8 @@ type RunTimeline struct {
 	Lanes   []*Lane
 	Doubles []Double
 	Kills   []Kill
-	Flow    Flow
+	// Flow counts the deliveries by what became of them.
+	Flow map[Fate]int
 	// SharedKills is the number of planned kills that the unguarded run has too.
 	SharedKills int
 	// Lost are the keys without effect, dead letter or parked record, SetBack the keys with an older version over a newer one.
@@ -91,15 +92,42 @@ type Kill struct {
 	InFlight, Charges int
 }
 
-// Flow counts what became of the deliveries; the parts sum up to all of them.
-type Flow struct{ Charged, Doubled, Skipped, Deferred, Cut, Other int }
+// Fate is what became of a delivery.
+type Fate string
+
+// The fates of deliveries. Doubled: charged again, or an older version over a newer one. Cut: the process was killed.
+const (
+	Charged  Fate = "charge"
+	Doubled  Fate = "double"
+	Skipped  Fate = "skip"
+	Deferred Fate = "defer"
+	Cut      Fate = "cut"
+	Other    Fate = "other"
+)
+
+// Fate is what became of the delivery.
+func (s *Span) Fate() Fate {
+	switch {
+	case s.Charge > 1 && (s.Version == 0 || s.Back):
+		return Doubled
+	case s.Charge > 0:
+		return Charged
+	case s.Cut:
+		return Cut
+	case strings.HasPrefix(s.Decision, "replayed"):
+		return Skipped
+	case s.Decision == "busy_deferred", s.Action == "defer":
+		return Deferred
+	}
+	return Other
+}
 
 // newTimeline makes the timeline of a run.
 func newTimeline(s plan.Scenario, p plan.Plan, res crew.Result, run Run) RunTimeline {
 	h := readHistory(res)
 	t := RunTimeline{
 		Run: run, EndMS: h.end, Lanes: h.lanes, Outages: h.outages, Transcript: transcript(s, p, res),
-		Refused: refused(res.Entries), history: h,
+		Refused: refused(res.Entries), Flow: map[Fate]int{}, history: h,
 	}
 	for _, k := range p.Strikes {
 		if !s.GuardOnly(k.ID) {
@@ -134,7 +162,9 @@ func newTimeline(s plan.Scenario, p plan.Plan, res crew.Result, run Run) RunTime
 		}
 	}
 	slices.SortFunc(t.Kills, func(a, b Kill) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
-	t.Flow = flow(h.spans)
+	for _, s := range h.spans {
+		t.Flow[s.Fate()]++
+	}
 	return t
 }
 
@@ -155,28 +185,6 @@ func inFlight(p *Process) (n int) {
 		}
 	}
 	return n
-}
-
-func flow(spans []*Span) (f Flow) {
-	for _, s := range spans {
-		switch {
-		case s.Charge == 1:
-			f.Charged++
-		case s.Charge > 1 && (s.Version == 0 || s.Back):
-			f.Doubled++
-		case s.Charge > 1:
-			f.Charged++
-		case s.Cut:
-			f.Cut++
-		case strings.HasPrefix(s.Decision, "replayed"):
-			f.Skipped++
-		case s.Decision == "busy_deferred", s.Action == "defer":
-			f.Deferred++
-		default:
-			f.Other++
-		}
-	}
-	return f
 }
 
 // why explains the extra charges of an order; the cause is that of the first one.
@@ -274,13 +282,14 @@ func (t *RunTimeline) About(key string) []Line {
 		out = append(out, Line{AtMS: m.AtMS, Text: text, Tone: "quiet"})
 	}
 	for _, s := range t.history.byKey[order] {
-		out = append(out, s.lines()...)
+		out = append(out, s.Lines()...)
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
 	return out
 }
 
-func (s *Span) lines() []Line {
+// Lines are what happened to the delivery.
+func (s *Span) Lines() []Line {
 	who := fmt.Sprintf("worker %d (pid %d)", s.Worker, s.PID)
 	what := who + " receives " + s.Message
 	if s.Count > 1 {
@@ -294,10 +303,7 @@ func (s *Span) lines() []Line {
 		}
 		out = append(out, Line{AtMS: s.RunFrom, Text: text})
 	}
-	end := s.To
-	if s.RunTo >= 0 {
-		end = s.RunTo
-	}
+	end := s.RunEnd()
 	switch {
 	case s.Version > 0 && s.Back:
 		out = append(out, Line{AtMS: end, Text: fmt.Sprintf("version %d is applied over a newer one", s.Version), Tone: "bad"})
@@ -318,14 +324,14 @@ func (s *Span) lines() []Line {
 	default:
 		out = append(out, Line{AtMS: s.Beats[0], Text: fmt.Sprintf("%d heartbeats keep it invisible to others", n), Tone: "quiet"})
 	}
-	if last, ok := s.Last(who); ok {
+	if last, ok := s.last(who); ok {
 		out = append(out, last)
 	}
 	return out
 }
 
-// Last is the line about how the delivery ended.
-func (s *Span) Last(who string) (Line, bool) {
+// last is the line about how the delivery ended.
+func (s *Span) last(who string) (Line, bool) {
 	l := Line{AtMS: s.To, Tone: "quiet"}
 	switch {
 	case s.Cut && s.Charge > 0:

@@ -111,7 +111,7 @@ func TestTimelineKnowsLostAndSetBackKeys(t *testing.T) {
 	if !slices.Equal(timeline.Lost, []string{"b"}) || !slices.Equal(timeline.SetBack, []string{"a"}) || len(timeline.Doubles) > 0 {
 		t.Errorf("lost %v, set back %v, doubled %v", timeline.Lost, timeline.SetBack, timeline.Doubles)
 	}
-	if timeline.Flow.Charged != 1 || timeline.Flow.Doubled != 1 {
+	if timeline.Flow[verdict.Charged] != 1 || timeline.Flow[verdict.Doubled] != 1 {
 		t.Errorf("flow %+v", timeline.Flow)
 	}
 	var lines []string

@@ -48,7 +48,7 @@ func (v *Server) html() look.HTML {
       <button type="button" data-do="drop-ack">Drop the next ack</button>
       <button type="button" data-do="duplicate">Send a duplicate</button>
       <button type="button" data-do="fail-heartbeats" data-lasts>Fail heartbeats</button>
-      <button type="button" data-do="pause-store" data-lasts>Pause the store</button>
+      <button type="button" data-do="outage" data-lasts>Pause the store</button>
       <label class="for">for <input id="for" type="number" min="1" max="60" step="1" value="3" inputmode="numeric"> s</label>
     </div>
     <div class="row">

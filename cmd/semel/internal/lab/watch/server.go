@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	_ "embed"
@@ -48,7 +49,7 @@ func Listen(addr string, s plan.Scenario, guards []plan.Guard) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", addr) //nolint:noctx // Close ends it
+	l, err := web.Listen(context.Background(), addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the live view: %w", err)
 	}
@@ -141,13 +142,13 @@ func (v *Server) file(kind, body string) http.HandlerFunc {
 
 // request is what a page sends.
 type request struct {
-	Do     crew.FaultName `json:"do"`
-	Worker int            `json:"worker"`
-	ForMS  int64          `json:"for_ms"`
+	Do     plan.Action `json:"do"`
+	Worker int         `json:"worker"`
+	ForMS  int64       `json:"for_ms"`
 }
 
 // finish is the button that ends the load.
-const finish = crew.FaultName("finish")
+const finish = plan.Action("finish")
 
 // maxFor bounds what lasts: a store that is paused for longer than an hour looks like a broken lab.
 const maxFor = time.Minute
@@ -178,11 +179,11 @@ func (v *Server) do(q request) (problem string) {
 	case finish:
 		v.Finish()
 		return ""
-	case crew.FaultFreeze, crew.FaultOutage, crew.FaultHeartbeats:
+	case plan.Freeze, plan.Outage, crew.FailHeartbeats:
 		if lasts <= 0 || lasts > maxFor {
 			return fmt.Sprintf("for_ms: give 1 to %d", maxFor.Milliseconds())
 		}
-	case crew.FaultKill, crew.FaultDropAck, crew.FaultDuplicate:
+	case plan.Kill, crew.DropAck, crew.Duplicate:
 	default:
 		return fmt.Sprintf("do: unknown fault %q", q.Do)
 	}

@@ -119,12 +119,12 @@ func TestFaultsReachBothSides(t *testing.T) {
 		return do(t, http.MethodPost, v.URL()+"faults", body, change).StatusCode
 	}
 	for body, want := range map[string]crew.Fault{
-		`{"do":"kill","worker":2}`:                 {Do: crew.FaultKill, Worker: 2},
-		`{"do":"freeze","worker":1,"for_ms":3000}`: {Do: crew.FaultFreeze, Worker: 1, For: 3 * time.Second},
-		`{"do":"drop-ack"}`:                        {Do: crew.FaultDropAck},
-		`{"do":"pause-store","for_ms":60000}`:      {Do: crew.FaultOutage, For: time.Minute},
-		`{"do":"fail-heartbeats","for_ms":1}`:      {Do: crew.FaultHeartbeats, For: time.Millisecond},
-		`{"do":"duplicate"}`:                       {Do: crew.FaultDuplicate},
+		`{"do":"kill","worker":2}`:                 {Do: plan.Kill, Worker: 2},
+		`{"do":"freeze","worker":1,"for_ms":3000}`: {Do: plan.Freeze, Worker: 1, For: 3 * time.Second},
+		`{"do":"drop-ack"}`:                        {Do: crew.DropAck},
+		`{"do":"outage","for_ms":60000}`:           {Do: plan.Outage, For: time.Minute},
+		`{"do":"fail-heartbeats","for_ms":1}`:      {Do: crew.FailHeartbeats, For: time.Millisecond},
+		`{"do":"duplicate"}`:                       {Do: crew.Duplicate},
 	} {
 		if got := post(body, nil); got != http.StatusNoContent {
 			t.Errorf("%s: %d", body, got)
@@ -148,7 +148,7 @@ func TestFaultsReachBothSides(t *testing.T) {
 		{`{"do":"explode"}`, nil, 400},
 		{`{"do":"kill","worker":3}`, nil, 400},
 		{`{"do":"freeze","worker":1}`, nil, 400},
-		{`{"do":"pause-store","for_ms":60001}`, nil, 400},
+		{`{"do":"outage","for_ms":60001}`, nil, 400},
 		{`{"do":"kill","more":1}`, nil, 400},
 		{`{"do":"` + strings.Repeat("x", 2000) + `"}`, nil, 400},
 	} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // DownFile is the file in a run's folder that puts the database out of reach while it is there.
@@ -78,13 +79,7 @@ func (f *faults) strikes(share float64) bool {
 
 // slow holds a call of the store up.
 func (f *faults) slow(ctx context.Context) {
-	if !f.strikes(f.wire.SlowStore) {
-		return
-	}
-	t := time.NewTimer(f.wire.SlowFor)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if f.strikes(f.wire.SlowStore) {
+		_ = wait.Until(ctx, time.Now().Add(f.wire.SlowFor))
 	}
 }

@@ -14,34 +14,25 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// guardedInTx is the work behind semel: the handler queues its effect, which commits together with the record and the
-// ack.
-func guardedInTx(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, w.inTx(), businessKey)
-}
-
 // inTx is a handler whose effect commits with the record, or is made under the effect key where the ledger is elsewhere.
 func (w *worker) inTx() semel.Handler {
-	if l, ok := w.place.Ledger.(place.TxLedger); ok {
-		return l.InTx(w.applyInTx)
+	if h := w.place.InTx(w.applyInTx); h != nil {
+		return h
 	}
 	return semel.HandlerFunc(w.applyKeyed)
 }
 
-// guardedKeyed calls a service that honours the effect key.
-func guardedKeyed(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, semel.HandlerFunc(w.applyKeyed), businessKey)
+// guarded makes a design of semel with a handler. The key is the order's, or the message's: that has no gap in its guard, and
+// guards the wrong thing.
+func guarded(handler func(*worker) semel.Handler, keyOf key.Func) func(context.Context, *worker) error {
+	return func(ctx context.Context, w *worker) error { return w.guarded(ctx, handler(w), keyOf) }
 }
 
-// guardedSteps makes each item of a message a step with an effect key of its own.
-func guardedSteps(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, steps.Handler(w.applySteps), businessKey)
-}
+func keyed(w *worker) semel.Handler    { return semel.HandlerFunc(w.applyKeyed) }
+func itemized(w *worker) semel.Handler { return steps.Handler(w.applySteps) }
+func saga(w *worker) semel.Handler     { return steps.Handler(w.applySaga) }
 
-// guardedByMessageID has no gap in its guard, and guards the wrong thing.
-func guardedByMessageID(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, w.inTx(), func(m *semel.Message) (string, error) { return m.ID, nil })
-}
+func messageKey(m *semel.Message) (string, error) { return m.ID, nil }
 
 func businessKey(m *semel.Message) (string, error) { return m.Header(place.KeyHeader), nil }
 
@@ -83,17 +74,19 @@ func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (place.Effect,
 	if err != nil {
 		return place.Effect{}, err
 	}
-	return w.effect(o.Order, o, a.ID, a.Number), nil
+	return w.effect(o.Key, o, a.ID, a.Number), nil
 }
 
+// applyKeyed calls a service that honours the effect key.
 func (w *worker) applyKeyed(ctx context.Context, a *semel.Attempt) error {
 	o, err := perform(ctx, a)
 	if err != nil {
 		return err
 	}
-	return w.call(ctx, o.Order, o, a, a.EffectKey("charge"))
+	return w.call(ctx, o.Key, o, a, a.EffectKey("charge"))
 }
 
+// applySteps makes each item of a message a step with an effect key of its own.
 func (w *worker) applySteps(ctx context.Context, r *steps.Run) error {
 	a := r.Attempt()
 	o, err := perform(ctx, a)
@@ -117,7 +110,7 @@ func (w *worker) call(ctx context.Context, key string, o order, a *semel.Attempt
 	}
 	w.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: a.Key.Raw, Message: a.ID})
 	if len(o.Items) > 0 {
-		w.gate.pass(plan.BetweenEffects, o.Order, a.ID)
+		w.gate.pass(plan.BetweenEffects, o.Key, a.ID)
 	}
 	return nil
 }
@@ -139,11 +132,7 @@ func (w *worker) reach(ctx context.Context, e place.Effect, effectKey string) er
 	return nil
 }
 
-// guardedSaga registers each step's compensation before the step runs.
-func guardedSaga(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, steps.Handler(w.applySaga), businessKey)
-}
-
+// applySaga registers each step's compensation before the step runs.
 func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
 	a := r.Attempt()
 	o, err := perform(ctx, a)

@@ -30,7 +30,7 @@ const (
 
 // recorded looks the id up, and notes that the delivery is skipped when it is there.
 func (j *job) recorded(ctx context.Context) (bool, error) {
-	status, err := j.place.Marks().Get(ctx, j.key)
+	status, err := j.place.Marks.Get(ctx, j.key)
 	if err != nil || status != completed {
 		return false, err
 	}
@@ -46,7 +46,7 @@ func (j *job) recorded(ctx context.Context) (bool, error) {
 type checkLast struct{ condition bool }
 
 func (c checkLast) one(ctx context.Context, j *job) error {
-	marks := j.place.Marks()
+	marks := j.place.Marks
 	if done, err := j.recorded(ctx); done || err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c checkLast) one(ctx context.Context, j *job) error {
 //  2. The message comes again. B finds the mark "processing", says "another instance is at it", and acks: it is lost.
 //  3. The same happens to what failed once: the mark is there, so its retry is acked.
 func skipBusyOne(ctx context.Context, j *job) error {
-	marks := j.place.Marks()
+	marks := j.place.Marks
 	first, err := marks.Add(ctx, j.key, processing)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func skipBusyOne(ctx context.Context, j *job) error {
 
 // markFirstOne writes the id down and then starts the work. Dying between the two loses it: its mark never moves on.
 func markFirstOne(ctx context.Context, j *job) error {
-	first, err := j.place.Marks().Add(ctx, j.key, processing)
+	first, err := j.place.Marks.Add(ctx, j.key, processing)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func markFirstOne(ctx context.Context, j *job) error {
 //  2. B takes the lock too, finds nothing recorded, and works.
 //  3. A ends and deletes the lock: it is B's.
 func ttlLockOne(ctx context.Context, j *job) error {
-	marks := j.place.Marks()
+	marks := j.place.Marks
 	lock := "lock:" + j.key
 	held, err := marks.Take(ctx, lock, processing, j.spec.Workers.Visibility/2)
 	if err != nil {
@@ -194,7 +194,7 @@ func dualWriteOne(ctx context.Context, j *job) error {
 	if err := j.work(ctx); err != nil {
 		return err
 	}
-	if err := j.place.Marks().Put(ctx, j.key, completed); err != nil {
+	if err := j.place.Marks.Put(ctx, j.key, completed); err != nil {
 		return err
 	}
 	for _, item := range j.order.Items {

@@ -11,21 +11,13 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // order is the body of a message.
 type order struct {
-	Order   string   `json:"order"`
-	Amount  int64    `json:"amount"`
-	WorkMS  int      `json:"work_ms"`
-	HangMS  int      `json:"hang_ms,omitempty"` // the first delivery only
-	Poison  bool     `json:"poison,omitempty"`
-	Version int      `json:"version,omitempty"`
-	Items   []string `json:"items,omitempty"`
-	Bad     []string `json:"bad,omitempty"` // these items fail until the message is redelivered
-	Saga    bool     `json:"saga,omitempty"`
-	// FailOnce: the first try fails.
-	FailOnce bool `json:"fail_once,omitempty"`
+	plan.Send
+	Amount int64 `json:"amount"`
 }
 
 // errPoison is the error of an order that no handler can do.
@@ -42,10 +34,7 @@ var errBadItem = errors.New("the item's account is locked for the moment")
 
 // Message is the message for a planned send.
 func Message(s plan.Send, amount int64) (driver.Message, error) {
-	body, err := json.Marshal(order{
-		Order: s.Key, Amount: amount, WorkMS: s.WorkMS, HangMS: s.HangMS, Poison: s.Poison, Version: s.Version,
-		Items: s.Items, Bad: s.Bad, Saga: s.Saga, FailOnce: s.FailOnce,
-	})
+	body, err := json.Marshal(order{s, amount})
 	if err != nil {
 		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
 	}
@@ -73,11 +62,7 @@ func (o order) takes(redelivered bool) time.Duration {
 
 // do stands for the time that a payment takes.
 func (o order) do(ctx context.Context, redelivered bool) error {
-	t := time.NewTimer(o.takes(redelivered))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if wait.Until(ctx, time.Now().Add(o.takes(redelivered))) != nil {
 		return context.Cause(ctx)
 	}
 	if o.FailOnce && !redelivered {

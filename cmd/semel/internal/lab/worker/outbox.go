@@ -18,8 +18,8 @@ import (
 // guardedOutbox emits the mail in the transaction of the order. A relay in the same process sends what was emitted, by
 // whichever process.
 func guardedOutbox(ctx context.Context, w *worker) error {
-	ledger, ok := w.place.Ledger.(place.TxLedger)
-	if !ok || w.place.Outbox == nil {
+	handler := w.place.InTx(w.applyWithMail)
+	if handler == nil || w.place.Outbox == nil {
 		return errors.New("this store cannot emit: it has no queues")
 	}
 	relay, err := outbox.New(outbox.Config{
@@ -34,7 +34,7 @@ func guardedOutbox(ctx context.Context, w *worker) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(relayed) }()
-	err = w.guarded(ctx, ledger.InTx(w.applyWithMail), businessKey)
+	err = w.guarded(ctx, handler, businessKey)
 	stop()
 	return errors.Join(err, <-ended)
 }
@@ -44,8 +44,8 @@ func (w *worker) applyWithMail(ctx context.Context, a *semel.Attempt) (place.Eff
 	if err != nil {
 		return place.Effect{}, err
 	}
-	a.Emit(semel.Message{Queue: place.OutboxName, Body: a.Body, Headers: map[string]string{place.KeyHeader: o.Order}})
-	return w.effect(o.Order+plan.OrderItem, o, a.ID, a.Number), nil
+	a.Emit(semel.Message{Queue: place.OutboxName, Body: a.Body, Headers: map[string]string{place.KeyHeader: o.Key}})
+	return w.effect(o.Key+plan.OrderItem, o, a.ID, a.Number), nil
 }
 
 // mailer is the mail service: it knows a mail by its message id.
@@ -58,11 +58,11 @@ func (m mailer) Send(ctx context.Context, mails ...driver.Message) error {
 		if err != nil {
 			return err
 		}
-		if err := m.reach(ctx, m.effect(o.Order+plan.MailItem, o, mail.ID, 1), mail.ID); err != nil {
+		if err := m.reach(ctx, m.effect(o.Key+plan.MailItem, o, mail.ID, 1), mail.ID); err != nil {
 			return err
 		}
-		m.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: o.Order, Message: mail.ID})
-		m.gate.pass(plan.BetweenEffects, o.Order, mail.ID)
+		m.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: o.Key, Message: mail.ID})
+		m.gate.pass(plan.BetweenEffects, o.Key, mail.ID)
 	}
 	return nil
 }

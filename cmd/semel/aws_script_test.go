@@ -25,6 +25,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // TestScriptsAWS runs testdata/aws. Each script has an SQS and a DynamoDB of its own, fakes on one port of the loopback
@@ -64,6 +65,9 @@ func TestScriptsAWS(t *testing.T) {
 
 // TestScriptsMoto runs testdata/moto: a script against somebody else's emulator, where there is one.
 func TestScriptsMoto(t *testing.T) {
+	if !semeltest.Nightly() {
+		t.Skip("make nightly runs a script on moto_server too")
+	}
 	endpoint := moto.Start(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/moto", Cmds: awsCommands(), RequireUniqueNames: true,

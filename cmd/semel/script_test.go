@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,15 +36,24 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"semel": main})
 }
 
-// TestScripts runs testdata/script: every command, with its exit codes. Beside testscript's own commands there are:
+// TestScripts runs testdata/script: every command, with its exit codes; with -short a third of the scripts, drawn at random.
+// Beside testscript's own commands there are:
 //
 //	exits N PROG ARG…        runs a program that must exit N
 //	eventually FILE REGEXP   waits until a file matches
 //	trip DB KEY [stuck]      books a trip in three steps, the third of which fails (its compensations too)
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testing.Short() {
+		rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+		files = files[:len(files)/3]
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
+		Files: files, Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Defer(func() { labsDown(e.WorkDir) })
 			examples, err := filepath.Abs("../../examples")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,17 +41,16 @@ type advised struct {
 
 // adviseFlags are the flags of advise.
 type adviseFlags struct {
-	queue                                                  string
-	p99, maxRuntime, retention, redrive, producers, lambda config.Duration
-	window                                                 config.Duration
-	attempts, batch, concurrency                           int
-	fifo, noHeartbeat                                      bool
+	ops.Workload
+
+	queue string
+	fifo  bool
 }
 
 func (a *app) adviseCommand() *cobra.Command {
-	f := adviseFlags{
-		attempts: semel.DefaultMaxAttempts, batch: semel.DefaultBatch, concurrency: semel.DefaultConcurrency,
-	}
+	f := adviseFlags{Workload: ops.Workload{
+		Attempts: semel.DefaultMaxAttempts, Batch: semel.DefaultBatch, Concurrency: semel.DefaultConcurrency,
+	}}
 	c := &cobra.Command{
 		Use:   "advise [--p99 D] [--max-runtime D] …",
 		Short: "Compute visibility, heartbeat, retention and redrive limit, each with its reason",
@@ -72,32 +70,27 @@ records as the worker does.`,
 		kinds = append(kinds, string(k))
 	}
 	fixed(fs, "queue", kinds...)
-	fs.Var(&f.p99, "p99", "how long 99 of 100 runs take at most")
-	fs.Var(&f.maxRuntime, "max-runtime", "hard limit of a run (default: 15m, or the p99 if that is longer)")
-	fs.Var(&f.retention, "retention", "how long the queue keeps a message (default: what it is set to, on SQS else 4d)")
-	fs.Var(&f.redrive, "redrive", "how long after its failure a message may be sent again (default: for as long as the queue's own dead-letter queue keeps it)")
-	fs.Var(&f.producers, "producer-retries", "how long a producer goes on sending the same thing, as for work (default: no longer than the queue can deliver it again)")
-	fs.IntVar(&f.attempts, "max-attempts", f.attempts, "failed runs after which a message is a dead letter")
-	fs.IntVar(&f.batch, "batch", f.batch, "messages of one receive")
-	fs.IntVar(&f.batch, "prefetch", f.batch, "the same as --batch")
-	fs.IntVar(&f.concurrency, "concurrency", f.concurrency, "handlers that run at once")
+	config.DurationVar(fs, &f.P99, "p99", "how long 99 of 100 runs take at most")
+	config.DurationVar(fs, &f.MaxRuntime, "max-runtime", "hard limit of a run (default: 15m, or the p99 if that is longer)")
+	config.DurationVar(fs, &f.Retention, "retention", "how long the queue keeps a message (default: what it is set to, on SQS else 4d)")
+	config.DurationVar(fs, &f.Redrive, "redrive", "how long after its failure a message may be sent again (default: for as long as the queue's own dead-letter queue keeps it)")
+	config.DurationVar(fs, &f.ProducerRetries, "producer-retries", "how long a producer goes on sending the same thing, as for work (default: no longer than the queue can deliver it again)")
+	fs.IntVar(&f.Attempts, "max-attempts", f.Attempts, "failed runs after which a message is a dead letter")
+	fs.IntVar(&f.Batch, "batch", f.Batch, "messages of one receive")
+	fs.IntVar(&f.Concurrency, "concurrency", f.Concurrency, "handlers that run at once")
 	fs.BoolVar(&f.fifo, "fifo", false, "the queue is a FIFO queue of SQS")
-	fs.BoolVar(&f.noHeartbeat, "no-heartbeat", false, "nothing extends the visibility while a run goes on")
+	fs.BoolVar(&f.NoHeartbeat, "no-heartbeat", false, "nothing extends the visibility while a run goes on")
 	for _, name := range []string{"retention", "max-runtime", "max-attempts", "batch", "concurrency"} {
 		_ = fs.SetAnnotation(name, config.Own, []string{"the queue's, or what is asked about"}) // the flag exists
 	}
-	fs.Var(&f.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls")
-	fs.Var(&f.window, "lambda-window", "its batching window")
+	config.DurationVar(fs, &f.LambdaTimeout, "lambda-timeout", "time limit of the Lambda function that the queue calls")
+	config.DurationVar(fs, &f.LambdaWindow, "lambda-window", "its batching window")
 	return c
 }
 
 func (a *app) advise(ctx context.Context, f adviseFlags) (err error) {
-	in := ops.Workload{
-		Kind: ops.QueueKind(f.queue), P99: time.Duration(f.p99), MaxRuntime: time.Duration(f.maxRuntime),
-		Retention: time.Duration(f.retention), Redrive: time.Duration(f.redrive), ProducerRetries: time.Duration(f.producers),
-		Attempts: f.attempts, Batch: f.batch, Concurrency: f.concurrency, NoHeartbeat: f.noHeartbeat,
-		LambdaTimeout: time.Duration(f.lambda), LambdaWindow: time.Duration(f.window),
-	}
+	in := f.Workload
+	in.Kind = ops.QueueKind(f.queue)
 	url := f.queue
 	if strings.Contains(f.queue, ":") {
 		if in.Kind, in.Live, err = liveQueue(ctx, f.queue); err != nil {
@@ -161,33 +154,15 @@ func proposal(in ops.Workload) advised {
 
 // example is a URL of the kind, for the command that is proposed.
 func example(k ops.QueueKind, fifo bool) string {
-	switch k {
-	case ops.KindSQS:
-		if fifo {
-			return "sqs://orders.fifo"
-		}
-		return "sqs://orders"
-	case ops.KindFIFO:
+	switch {
+	case k == ops.KindFIFO || fifo:
 		return "sqs://orders.fifo"
-	case ops.KindSQLite:
-		return "sqlite:orders.db?queue=orders"
-	case ops.KindPostgres:
-		return "postgres://db.example.org/shop?queue=orders"
-	case ops.KindMySQL:
-		return "mysql://db.example.org/shop?queue=orders"
-	case ops.KindNATS:
-		return "nats://nats.example.org:4222?queue=ORDERS"
-	case ops.KindRabbitMQ:
-		return "amqp://rabbitmq.example.org/shop?queue=orders"
-	case ops.KindKafka:
-		return "kafka://kafka.example.org:9092?queue=orders"
-	case ops.KindRedis:
-		return "redis://cache.example.org:6379?queue=orders"
-	case ops.KindMemory:
-		return "memory://?queue=orders"
-	case ops.KindOther:
+	case k == ops.KindSQS:
+		return "sqs://orders"
+	case k == ops.KindOther:
+		return "URL"
 	}
-	return "URL"
+	return open.Example(string(k))
 }
 
 // command is the worker that these settings make.

@@ -20,7 +20,6 @@ import (
 
 func (a *app) alertsCommand() *cobra.Command {
 	t := prom.DefaultThresholds
-	age, auditAge := config.Duration(t.Age), config.Duration(t.AuditAge)
 	c := &cobra.Command{
 		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
 		Long: `alerts prints a rule file for Prometheus. The rules use the metrics of semel work --listen, semel serve and semel audit
@@ -30,7 +29,6 @@ links to its meaning and what to do.`,
 		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
   semel alerts --depth 10000 --age 1h`,
 		RunE: func(*cobra.Command, []string) error {
-			t.Age, t.AuditAge = time.Duration(age), time.Duration(auditAge)
 			objective := func(o float64) bool { return o > 0 && o < 1 }
 			switch {
 			case t.Depth < 0 || t.DeadLetters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second:
@@ -45,8 +43,8 @@ links to its meaning and what to do.`,
 	f.IntVar(&t.Depth, "depth", t.Depth, "messages that may wait in a queue")
 	f.IntVar(&t.DeadLetters, "dead-letters", t.DeadLetters, "dead letters that may wait for a person")
 	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes; one in a thousand always may")
-	f.Var(&age, "age", "how long the oldest message may wait")
-	f.Var(&auditAge, "audit-age", "how long ago the last audit may have been, where there was one")
+	config.DurationVar(f, &t.Age, "age", "how long the oldest message may wait")
+	config.DurationVar(f, &t.AuditAge, "audit-age", "how long ago the last audit may have been, where there was one")
 	f.Float64Var(&t.Fresh, "fresh", t.Fresh, "objective: the part of first runs that begin within a minute after the message was sent")
 	f.Float64Var(&t.Completed, "completed", t.Completed, "objective: the part of deliveries whose end needs no person")
 	return c
@@ -110,8 +108,8 @@ type duplicates struct {
 	n               int
 }
 
-// writeDuplicates writes semel_duplicate_effects_total to a file, which is replaced as a whole.
-func writeDuplicates(path string, all ...duplicates) error {
+// writeDuplicates writes semel_duplicate_effects_total to a file, which is replaced as a whole, with what more adds (nil = nothing).
+func writeDuplicates(path string, more func(*prometheus.Registry) error, all ...duplicates) error {
 	reg := prometheus.NewRegistry()
 	for _, d := range all {
 		n, err := prom.Duplicates(reg, d.queue, d.consumer)
@@ -123,34 +121,23 @@ func writeDuplicates(path string, all ...duplicates) error {
 		}
 		n.Add(float64(d.n))
 	}
-	return writeMetrics(path, reg)
-}
-
-func writeMetrics(path string, reg *prometheus.Registry) error {
+	if more != nil {
+		if err := more(reg); err != nil {
+			return err
+		}
+	}
 	if err := prometheus.WriteToTextfile(path, reg); err != nil {
 		return output.Failed("--metrics: %w", err).WithHint("a file in a folder that is there and can be written")
 	}
 	return nil
 }
 
-// audited writes what an audit counted, and when: a count alone says nothing about the time since.
-func (f *countFlags) audited(n int, consumer, queue string) error {
-	reg := prometheus.NewRegistry()
-	found, err := prom.Duplicates(reg, queue, consumer)
-	if err == nil {
-		found.Add(float64(n))
-		err = prom.Audited(reg, queue, consumer, time.Now())
-	}
-	if err != nil {
-		return err
-	}
-	return writeMetrics(f.textfile, reg)
-}
-
 // leave writes the count to where it is asked for.
 func (f *countFlags) leave(r *ops.AuditReport, consumer, queue string) (err error) {
 	if f.textfile != "" {
-		if err := f.audited(r.DuplicateEffect, consumer, queue); err != nil {
+		// A count alone says nothing about the time since.
+		audited := func(reg *prometheus.Registry) error { return prom.Audited(reg, queue, consumer, time.Now()) }
+		if err := writeDuplicates(f.textfile, audited, duplicates{queue, consumer, r.DuplicateEffect}); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ type auditFlags struct {
 	effects, query string
 	steps          []string
 	since, until   moment
-	grace          config.Duration
+	grace          time.Duration
 	examples       int
 
 	log   bool
@@ -34,7 +34,7 @@ type auditFlags struct {
 }
 
 func (a *app) auditCommand() *cobra.Command {
-	f := &auditFlags{grace: config.Duration(time.Minute)}
+	f := &auditFlags{grace: time.Minute}
 	c := &cobra.Command{
 		Use:   "audit --store URL (--effects FILE|-|URL | --log)",
 		Short: "Compare records with the effects that happened; show what operators did",
@@ -49,7 +49,8 @@ add step, and --step for each name. Others are ignored.
 Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and some
 examples of each kind. Memory grows by about half a kilobyte per distinct effect; records are read a page at a time.
 
-With --log it prints the operators' audit log instead: who changed which key, when, and what it was before.` + scopeHelp,
+With --log it prints the operators' audit log instead: who changed which key, when, and what it was before; and
+requests that semel console --operate refused.` + scopeHelp,
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
   semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
     --query "SELECT order_id AS key, created_at AS at FROM charges"
@@ -76,7 +77,7 @@ With --log it prints the operators' audit log instead: who changed which key, wh
 	p.StringArrayVar(&f.steps, "step", nil, "name of a handler's step with an effect (may be repeated)")
 	p.Var(&f.since, "since", "ignore older ones: a time (RFC 3339) or how long ago (24h, 7d)")
 	p.Var(&f.until, "until", "ignore younger ones: a time or how long ago")
-	p.Var(&f.grace, "grace", "ignore what is this recent: runs may be in flight, the journal may be behind")
+	config.DurationVar(p, &f.grace, "grace", "ignore what is this recent: runs may be in flight, the journal may be behind")
 	p.IntVar(&f.examples, "examples", 5, "findings of each kind to show with text and json")
 	p.BoolVar(&f.log, "log", false, "print what operators did to the records")
 	p.StringVar(&f.key, "key", "", "with --log: only this key")
@@ -145,7 +146,7 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 	shown := map[ops.FindingKind]int{}
 	au := ops.NewAudit(ops.AuditScope{
 		Consumer: l.scope.consumer, Tenant: f.tenant, AllTenants: !oneTenant, Steps: f.steps, Since: f.since.at, Until: f.until.at,
-		Now: time.Now(), Grace: time.Duration(f.grace),
+		Now: time.Now(), Grace: f.grace,
 	}, func(x ops.Finding) error {
 		if a.p.Format == output.JSONL {
 			return output.List(a.p, []ops.Finding{x}, nil, nil)

@@ -12,14 +12,12 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/load"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 func (a *app) benchCommand() *cobra.Command {
-	o := load.Options{}
-	handler, visible, timeout := config.Duration(5*time.Millisecond), config.Duration(10*time.Second), config.Duration(5*time.Minute)
+	o := load.Options{HandlerTime: 5 * time.Millisecond, Visibility: 10 * time.Second, Timeout: 5 * time.Minute}
 	c := &cobra.Command{
 		Use: "bench", Short: "Load test: send, consume with worker processes, measure and count", Args: noArgs,
 		Long: `bench sends messages to a queue of its own on any pair of queue and store, consumes them with worker processes of this
@@ -31,25 +29,18 @@ count does not come out. What it made is removed. The figures are of this machin
   semel bench --same-key --n 50
   semel bench --n 5000 --workers 4 --handler-time 20ms --store postgres://postgres@localhost/test
   semel bench --on aws --n 200 -o json | jq .end_to_end_ms`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.HandlerTime, o.Visibility, o.Timeout = time.Duration(handler), time.Duration(visible), time.Duration(timeout)
-			return a.bench(cmd.Context(), o)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), o) },
 	}
 	f := c.Flags()
 	f.IntVar(&o.N, "n", 100, "number of messages")
 	f.BoolVar(&o.SameKey, "same-key", false, "all of them have one key: one may take effect")
 	f.IntVar(&o.Workers, "workers", 3, "number of worker processes")
 	f.IntVar(&o.Concurrency, "concurrency", semel.DefaultConcurrency, "handlers that run at once in a worker")
-	f.Var(&handler, "handler-time", "how long a handler takes")
-	f.Var(&visible, "visibility", "visibility timeout of the queue; a duplicate whose key is at work elsewhere waits for up to 0.9 of it")
+	config.DurationVar(f, &o.HandlerTime, "handler-time", "how long a handler takes")
+	config.DurationVar(f, &o.Visibility, "visibility", "visibility timeout of the queue; a duplicate whose key is at work elsewhere waits for up to 0.9 of it")
 	f.Float64Var(&o.Rate, "rate", 0, "messages per second (0: as fast as possible; end to end is then mostly waiting)")
-	f.StringVar(&o.Where.On, "on", "", "what to measure where no URL is given: embedded (SQLite files), postgres, or aws (SQS and "+
-		"DynamoDB, as local fakes) (default embedded)")
-	fixed(f, "on", place.Ons()...)
-	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queue, which is made and removed (default: where the store is)")
-	f.StringVar(&o.Where.Store, "store", "", "URL of a place for the records, which are made and removed (default: where the queue is)")
-	f.Var(&timeout, "timeout", "how long the workers may take for everything that is sent")
+	whereFlags(f, &o.Where)
+	config.DurationVar(f, &o.Timeout, "timeout", "how long the workers may take for everything that is sent")
 	f.BoolVar(&o.Keep, "keep", false, "keep what was made, and the workers' logs and events")
 	return c
 }

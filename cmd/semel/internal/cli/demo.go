@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -18,7 +21,8 @@ import (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	var o lab.DemoOptions
+	o := lab.DefaultDemo()
+	var console bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See customers charged twice without the guard, and once with it",
@@ -32,26 +36,38 @@ with the guard on and none was lost; 3 otherwise.`,
   semel demo --store postgres://postgres@localhost/test
   semel demo -o json | jq '.runs[] | {guard, duplicated, lost}'`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), o, console) },
 	}
 	f := c.Flags()
-	f.IntVar(&o.Orders, "orders", 200, "number of orders")
-	f.IntVar(&o.Workers, "workers", 3, "number of worker processes")
-	f.IntVar(&o.Kills, "kills", 4, "kills that both runs share")
+	f.IntVar(&o.Orders, "orders", o.Orders, "number of orders")
+	f.IntVar(&o.Workers, "workers", o.Workers, "number of worker processes")
+	f.IntVar(&o.Kills, "kills", o.Kills, "kills that both runs share")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
-	f.DurationVar(&o.Visibility, "visibility", 2*time.Second, "visibility timeout of the queue")
+	f.DurationVar(&o.Visibility, "visibility", o.Visibility, "visibility timeout of the queue")
 	f.StringVar(&o.Report, "report", "demo.html", "HTML report with a timeline; empty for none")
-	f.StringVar(&o.Store, "store", "", "postgres:// URL of a database to run it in: each run makes a schema, and drops it (default: SQLite files)")
+	f.StringVar(&o.Where.Store, "store", "", "postgres:// or mysql:// URL of a database server to run it in: each run makes a schema, and drops it (default: SQLite files)")
 	f.BoolVar(&o.Keep, "keep", false, "keep the databases, to look at with semel records and semel queue")
+	f.BoolVar(&console, "console", false, "then serve the console of the guarded run on a free port of 127.0.0.1, until it is interrupted")
 	return c
 }
 
-func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
-	if o.Kills == 0 {
-		o.Kills = -1 // the option's zero value is its default
+// demoConsole serves the console of a guarded run in a SQLite file.
+func (a *app) demoConsole(ctx context.Context, dir string) error {
+	o := &consoleOptions{listen: "127.0.0.1:0", operate: true}
+	o.queue = "sqlite:" + filepath.Join(dir, string(plan.GuardOn), "demo.db") + "?queue=" + place.QueueName
+	return a.console(ctx, o, func(p consolePlace) error {
+		a.p.Notef("%s", p)
+		return nil
+	})
+}
+
+func (a *app) demo(ctx context.Context, o lab.DemoOptions, console bool) (err error) {
+	keep := o.Keep
+	if o.Keep = keep || console; console && o.Where.Store != "" {
+		return output.Usage("--console shows a demo in SQLite files, not in --store").WithHint("--keep, then semel console --queue URL")
 	}
-	if o.Store != "" {
-		if _, err := open.InSchema(o.Store, ""); err != nil {
+	if o.Where.Store != "" {
+		if _, err := open.InSchema(o.Where.Store, ""); err != nil {
 			return err
 		}
 	}
@@ -61,8 +77,10 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	progress, done := a.progress()
 	v, err := lab.RunDemo(ctx, o, progress)
 	done()
-	if bad := (*lab.UsageError)(nil); errors.As(err, &bad) {
-		return output.Usage("--%s: %s", bad.Flag, bad.Problem).WithHint("%s", bad.Hint)
+	dir := v.Kept
+	if !keep && dir != "" { // kept for the console alone
+		v.Kept, v.KeptIn = "", nil
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	if err != nil {
 		return err
@@ -72,6 +90,9 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 		err = output.List(a.p, v.Runs, nil, nil)
 	case output.JSON, output.Text, output.None:
 		err = a.p.Object(v, func(b *strings.Builder) { _ = report.WriteText(b, v, a.colour(), a.width()) })
+	}
+	if err == nil && console {
+		err = a.demoConsole(ctx, dir)
 	}
 	if err != nil {
 		return err

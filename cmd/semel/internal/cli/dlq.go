@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -187,11 +188,11 @@ type batchFlags struct {
 	most          int
 	rate          float64
 	canary        int
-	canaryTimeout config.Duration
+	canaryTimeout time.Duration
 }
 
 func (b *batchFlags) batch() ops.Batch {
-	o := ops.Batch{Rate: b.rate, Canary: b.canary, CanaryTimeout: time.Duration(b.canaryTimeout)}
+	o := ops.Batch{Rate: b.rate, Canary: b.canary, CanaryTimeout: b.canaryTimeout}
 	if b.dry {
 		o.Canary = 0
 	}
@@ -282,9 +283,9 @@ time, the command ends with exit status 1 and leaves the others alone.`,
 	}
 	b.bind(c)
 	byFlag(c, &f.by)
-	b.canaryTimeout = config.Duration(2 * time.Minute)
+	b.canaryTimeout = 2 * time.Minute
 	c.Flags().IntVar(&b.canary, "canary", 0, "redrive N first, and the others only when these keys are completed (0: all at once)")
-	c.Flags().Var(&b.canaryTimeout, "canary-timeout", "how long the keys of the canary may take")
+	config.DurationVar(c.Flags(), &b.canaryTimeout, "canary-timeout", "how long the keys of the canary may take")
 	c.Flags().StringVar(&mode, "mode", "skip", "skip, verify or rerun")
 	fixed(c.Flags(), "mode", redriveModes...)
 	c.Flags().BoolVar(&newGeneration, "new-generation", false, "with rerun: run completed keys again, under a new effect key")
@@ -333,6 +334,10 @@ func (a *app) onDeadLetters(
 			return err
 		}
 	}
+	if o := b.batch(); o.Canary > 0 && o.Canary < len(ls) {
+		a.p.Notef("canary: redriving %d of %s, then waiting up to %s until a worker has completed their keys; only then the others follow. "+
+			"To leave the others alone, interrupt; to continue later, repeat the command", o.Canary, words.Count(len(ls), "dead letter"), words.Duration(b.canaryTimeout))
+	}
 	var results []ops.Result
 	refused := 0
 	err = box.Each(ctx, ls, b.batch(), func(ctx context.Context, l driver.DeadLetter) (ops.Result, error) { return op(ctx, box.Queue, l) },
@@ -346,9 +351,13 @@ func (a *app) onDeadLetters(
 	perr := output.List(a.p, results, head, func(r ops.Result) []any {
 		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != ops.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
 	})
-	switch {
+	done := fmt.Sprintf("%s: %d of %s done", what, len(results), words.Count(len(ls), "dead letter"))
+	switch canary := (*ops.CanaryError)(nil); {
+	case errors.As(err, &canary):
+		return output.Failed("%s: %w; the others are unchanged", done, err).
+			WithHint("start a worker, or fix what makes the key fail (%s); then repeat the command", box.CLI.DeadLetters("ls"))
 	case err != nil:
-		return fmt.Errorf("%s: %d of %s done: %w", what, len(results), words.Count(len(ls), "dead letter"), err)
+		return fmt.Errorf("%s: %w", done, err)
 	case perr != nil:
 		return perr
 	case refused > 0:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -82,13 +81,8 @@ func (a *app) editOf(w config.Work, body string, headers []string) (e ops.Edit, 
 	if v != nil {
 		e.Version = v.Of
 	}
-	e.Headers = map[string]string{}
-	for _, h := range headers {
-		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" {
-			return e, output.Usage("--header %q is not NAME=VALUE", h)
-		}
-		e.Headers[name] = value
+	if e.Headers, err = pairs("header", headers); err != nil {
+		return e, err
 	}
 	switch body {
 	case "":

@@ -19,27 +19,20 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/words"
+	"github.com/semel-dev/semel/ops"
 )
-
-// finding is the outcome of one check.
-type finding struct {
-	Check  string `json:"check"`
-	Level  string `json:"level"` // ok, warning, danger
-	Detail string `json:"detail"`
-	Try    string `json:"try,omitempty"`
-}
 
 // diagnosis is what doctor prints.
 type diagnosis struct {
 	Verdict    string            `json:"verdict"` // ok, warnings, dangerous
 	Guarantee  string            `json:"guarantee,omitempty"`
 	Guarantees *semel.Guarantees `json:"guarantees,omitempty"`
-	Findings   []finding         `json:"findings"`
+	Findings   open.Facts        `json:"findings"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
 	w := config.Default()
-	var horizon config.Duration
+	var horizon time.Duration
 	var aws sqsFlags
 	var bench string
 	c := &cobra.Command{
@@ -53,14 +46,14 @@ func (a *app) doctorCommand() *cobra.Command {
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = a.argv(args, &w)
-			return a.doctor(cmd.Context(), w, time.Duration(horizon), aws, bench)
+			return a.doctor(cmd.Context(), w, horizon, aws, bench)
 		},
 	}
 	config.Bind(c.Flags(), &w)
-	c.Flags().Var(&horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
+	config.DurationVar(c.Flags(), &horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
 	c.Flags().StringVar(&bench, "bench", "", "judge the load test whose result is in this file (semel bench -o json)")
-	c.Flags().Var(&aws.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls, if one does")
-	c.Flags().Var(&aws.window, "lambda-window", "its batching window")
+	config.DurationVar(c.Flags(), &aws.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls, if one does")
+	config.DurationVar(c.Flags(), &aws.window, "lambda-window", "its batching window")
 	c.Flags().BoolVar(&aws.identified, "producers-set-id", false, "all producers set idempotency-key, so that a redrive of the queue keeps the key")
 	return c
 }
@@ -106,19 +99,18 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	if w.Probe != "" || w.ProbeHTTP != "" {
 		cfg.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeUnknown, nil }
 	}
-	d := diagnosis{Findings: x.found}
+	d := diagnosis{Findings: x.Facts, Verdict: verdicts[x.Worst()]}
 	if p, err := semel.Guarantee(cfg); err != nil {
-		if x.worst() != "dangerous" {
+		if x.Worst() != ops.LevelDanger {
 			return config.Explain(err)
 		}
 	} else {
 		d.Guarantees, d.Guarantee = &p, p.String()
 	}
-	d.Verdict = x.worst()
 	if err := a.p.Object(d, d.text); err != nil {
 		return err
 	}
-	if d.Verdict == "dangerous" {
+	if x.Worst() == ops.LevelDanger {
 		return output.Negative("these settings are dangerous").WithHint("fix what is marked danger")
 	}
 	return nil
@@ -145,20 +137,26 @@ type inspection struct {
 	receives int // after which the queue moves a message away; 0 = never
 	// handler: one is given. identified: --producers-set-id.
 	handler, identified bool
-	found               []finding
+
+	open.Facts
 }
 
 func newInspection(w config.Work, queue driver.Queue, store driver.Store) *inspection {
 	return &inspection{w: w, q: queue.Features(), s: store.Features(), receives: receives(queue), handler: true}
 }
 
-// warnOfDangers logs what doctor calls dangerous about a worker's settings, without further requests to queue and store.
-func (s *shift) warnOfDangers(queue driver.Queue, store driver.Store) {
-	x := newInspection(s.w, queue, store)
+// checks are those of doctor that need no further requests to queue and store.
+func (s *shift) checks() open.Facts {
+	x := newInspection(s.w, s.queue, s.records)
 	x.all()
 	x.deadLetterRetention()
-	for _, f := range x.found {
-		if f.Level != levelDanger {
+	return x.Facts
+}
+
+// warnOf logs what doctor calls dangerous.
+func (s *shift) warnOf(all open.Facts) {
+	for _, f := range all {
+		if f.Level != ops.LevelDanger {
 			continue
 		}
 		hint := "semel doctor"
@@ -169,28 +167,8 @@ func (s *shift) warnOfDangers(queue driver.Queue, store driver.Store) {
 	}
 }
 
-func (x *inspection) note(level, check, try, format string, args ...any) {
-	x.found = append(x.found, finding{Check: check, Level: level, Detail: fmt.Sprintf(format, args...), Try: try})
-}
-
-const (
-	levelOK      = open.OK
-	levelWarning = open.Warning
-	levelDanger  = open.Danger
-)
-
-func (x *inspection) worst() string {
-	out := "ok"
-	for _, f := range x.found {
-		switch f.Level {
-		case levelDanger:
-			return "dangerous"
-		case levelWarning:
-			out = "warnings"
-		}
-	}
-	return out
-}
+// verdicts name the worst level of what was found.
+var verdicts = map[string]string{ops.LevelOK: "ok", ops.LevelWarning: "warnings", ops.LevelDanger: "dangerous"}
 
 func (x *inspection) all() {
 	x.durability()
@@ -200,7 +178,7 @@ func (x *inspection) all() {
 	x.key()
 	x.brokerID()
 	x.effects()
-	x.ladder()
+	x.duplicates()
 	x.program()
 }
 
@@ -215,9 +193,7 @@ func (x *inspection) servers(ctx context.Context, set *open.Set) error {
 		if err != nil {
 			return err
 		}
-		for _, f := range facts {
-			x.note(f.Level, f.Check, f.Try, "%s", f.Detail)
-		}
+		x.Facts = append(x.Facts, facts...)
 	}
 	return nil
 }
@@ -226,7 +202,7 @@ func (x *inspection) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
-		x.note(levelDanger, "dead letters", "a store that keeps them (PostgreSQL, SQLite), or dead_letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
+		x.Add(ops.LevelDanger, "dead letters", "any store but DynamoDB, or dead_letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
 	}
 }
 
@@ -235,19 +211,19 @@ func (x *inspection) durability() {
 func (x *inspection) durable(check, what, name, kind string, durable bool, caveats []string) {
 	switch {
 	case !durable && len(caveats) == 0:
-		x.note(levelWarning, check, "--"+check+" 'sqlite:orders.db?queue=orders'", "%s are lost with the process: for development only", what)
+		x.Add(ops.LevelWarning, check, "--"+check+" 'sqlite:orders.db?queue=orders'", "%s are lost with the process: for development only", what)
 		return
 	case !durable:
-		x.note(levelDanger, check, "fix the server's settings, or the role's", "%s (%s) can lose %s that it confirmed", name, kind, what)
+		x.Add(ops.LevelDanger, check, "fix the server's settings, or the role's", "%s (%s) can lose %s that it confirmed", name, kind, what)
 	default:
-		x.note(levelOK, check, "", "%s (%s) keeps %s when processes die", name, kind, what)
+		x.Add(ops.LevelOK, check, "", "%s (%s) keeps %s when processes die", name, kind, what)
 	}
 	for _, c := range caveats {
-		level := levelWarning
+		level := ops.LevelWarning
 		if !durable {
-			level = levelDanger
+			level = ops.LevelDanger
 		}
-		x.note(level, check, "", "%s", c)
+		x.Add(level, check, "", "%s", c)
 	}
 }
 
@@ -259,23 +235,23 @@ func (x *inspection) times() {
 	lease := x.w.Lease()
 	switch {
 	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
-		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most",
+		x.Add(ops.LevelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most",
 			words.About(limit), words.About(x.q.MaxVisible))
 	case limit > visible && !x.q.Extends && x.q.Visible > 0:
-		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", words.About(limit*10/9), words.About(lease)),
+		x.Add(ops.LevelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", words.About(limit*10/9), words.About(lease)),
 			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again",
 			words.About(limit), words.About(visible))
 	case visible < 2*time.Second:
-		x.note(levelWarning, "visibility", "--visibility 30s", "%s leaves the heartbeat %s: a short pause of the process loses the lease",
+		x.Add(ops.LevelWarning, "visibility", "--visibility 30s", "%s leaves the heartbeat %s: a short pause of the process loses the lease",
 			words.About(visible), words.About(lease/3))
 	case limit > visible:
-		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", words.About(visible),
+		x.Add(ops.LevelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", words.About(visible),
 			words.About(lease/3), words.About(limit))
 	default:
-		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", words.About(visible), words.About(limit))
+		x.Add(ops.LevelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", words.About(visible), words.About(limit))
 	}
 	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && !x.w.Simulate.On && kill >= lease {
-		x.note(levelDanger, "kill-grace", "--kill-grace "+words.About(lease/3),
+		x.Add(ops.LevelDanger, "kill-grace", "--kill-grace "+words.About(lease/3),
 			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over",
 			words.About(kill), words.About(lease))
 	}
@@ -284,53 +260,53 @@ func (x *inspection) times() {
 func (x *inspection) key() {
 	switch {
 	case x.w.Key == "id":
-		x.note(levelWarning, "key", "--key json:/order_id or another field of the message, or have producers set idempotency-key",
+		x.Add(ops.LevelWarning, "key", "--key json:/order_id or another field of the message, or have producers set idempotency-key",
 			"where messages carry no idempotency-key, the key is the broker's id: a producer that sends twice makes two keys")
 	default:
-		x.note(levelOK, "key", "", "%s", x.w.Key)
+		x.Add(ops.LevelOK, "key", "", "%s", x.w.Key)
 	}
 	if x.w.HasPreviousKey() {
-		x.note(levelOK, "previous key", "", "keys of before are claimed too: take --previous-key and --previous-consumer away %s after the last "+
+		x.Add(ops.LevelOK, "previous key", "", "keys of before are claimed too: take --previous-key and --previous-consumer away %s after the last "+
 			"worker without them has stopped, when no key waits for its next attempt or for a person (semel records ls --state RELEASED)",
 			x.w.Retention)
 	}
 	if x.w.OnMissingKey == "id" && x.w.Key != "id" {
-		x.note(levelWarning, "key", "--on-missing-key fail",
+		x.Add(ops.LevelWarning, "key", "--on-missing-key fail",
 			"messages without a key get that of --key id: a producer that sends twice makes two keys of them, and an id that another message has as its key meets it")
 	}
 	if x.w.OnMissingKey == "unprotected" {
-		x.note(levelWarning, "key", "--on-missing-key fail", "messages without a key run unprotected, as often as they come")
+		x.Add(ops.LevelWarning, "key", "--on-missing-key fail", "messages without a key run unprotected, as often as they come")
 	}
 	if x.w.Fingerprint == "none" && !strings.HasPrefix(x.w.Key, "json:") && x.w.Key != "body" {
-		x.note(levelWarning, "fingerprint", "--fingerprint body", "none: a second payload under one key would be taken for a duplicate and dropped")
+		x.Add(ops.LevelWarning, "fingerprint", "--fingerprint body", "none: a second payload under one key would be taken for a duplicate and dropped")
 	}
 }
 
 func (x *inspection) effects() {
 	switch {
 	case x.w.Effects == "sql" && !x.s.Durable:
-		x.note(levelOK, "effects", "", "statements commit with the record, and are lost with it")
+		x.Add(ops.LevelOK, "effects", "", "statements commit with the record, and are lost with it")
 	case x.w.Effects == "sql":
-		x.note(levelOK, "effects", "", "statements commit with the record: exactly once")
+		x.Add(ops.LevelOK, "effects", "", "statements commit with the record: exactly once")
 	case x.w.Takeover == "once":
-		x.note(levelOK, "effects", "", "a run of unknown outcome is parked for a person")
+		x.Add(ops.LevelOK, "effects", "", "a run of unknown outcome is parked for a person")
 	case x.w.Takeover == "probe":
-		x.note(levelOK, "effects", "", "a run of unknown outcome is probed before it is repeated")
+		x.Add(ops.LevelOK, "effects", "", "a run of unknown outcome is probed before it is repeated")
 	default:
-		x.note(levelOK, "effects", "", "exactly once where the downstream deduplicates on the effect key (SEMEL_EFFECT_KEY, Idempotency-Key)")
+		x.Add(ops.LevelOK, "effects", "", "exactly once where the downstream deduplicates on the effect key (SEMEL_EFFECT_KEY, Idempotency-Key)")
 	}
 }
 
-// ladder reports how far these settings go: a name that the downstream compares, a conditional write before each run, or a lock
+// duplicates reports what keeps a key from running twice: a name that the downstream compares, a conditional write before each run, or a lock
 // whose token refuses late writers.
-func (x *inspection) ladder() {
+func (x *inspection) duplicates() {
 	switch {
 	case !x.s.Durable:
-		x.note(levelOK, "ladder", "", "1 of 3 (name): claims are lost with the records; what stays is the effect key, which is the same for every duplicate")
+		x.Add(ops.LevelOK, "duplicates", "", "1 of 3 (name): claims are lost with the records; what stays is the effect key, which is the same for every duplicate")
 	case x.w.Effects == "sql":
-		x.note(levelOK, "ladder", "", "3 of 3 (lock): a late worker's statements are refused with its token")
+		x.Add(ops.LevelOK, "duplicates", "", "3 of 3 (lock): a late worker's statements are refused with its token")
 	default:
-		x.note(levelOK, "ladder", "", "2 of 3 (conditional write): a key is claimed before it runs. 3 (lock) needs a target that refuses "+
+		x.Add(ops.LevelOK, "duplicates", "", "2 of 3 (conditional write): a key is claimed before it runs. 3 (lock) needs a target that refuses "+
 			"smaller fences (SEMEL_FENCE, Semel-Fence), or --effects sql")
 	}
 }
@@ -340,15 +316,15 @@ func (x *inspection) program() {
 	case x.w.HTTP != "":
 		u, err := url.Parse(x.w.HTTP)
 		if err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			x.note(levelWarning, "handler", "https://…", "%s is reached without encryption", u.Host)
+			x.Add(ops.LevelWarning, "handler", "https://…", "%s is reached without encryption", u.Host)
 		}
 	case x.w.Exec != "" || x.w.Pipe != "":
 		if name := missingProgram(x.w.Exec + x.w.Pipe); name != "" {
-			x.note(levelWarning, "handler", "install it, or run doctor where the worker runs", "%s is not installed here", name)
+			x.Add(ops.LevelWarning, "handler", "install it, or run doctor where the worker runs", "%s is not installed here", name)
 		}
 	case len(x.w.Command) > 0:
 		if _, err := exec.LookPath(x.w.Command[0]); err != nil {
-			x.note(levelDanger, "handler", "give its path", "%s cannot be run: %v", x.w.Command[0], err)
+			x.Add(ops.LevelDanger, "handler", "give its path", "%s cannot be run: %v", x.w.Command[0], err)
 		}
 	}
 }
@@ -381,7 +357,7 @@ func (x *inspection) longTerm(ctx context.Context, store driver.Store) {
 	}
 	periods, err := lt.LongTerms(ctx)
 	if err != nil {
-		x.note(levelWarning, "long-term", "", "the long-term periods cannot be read: %v", err)
+		x.Add(ops.LevelWarning, "long-term", "", "the long-term periods cannot be read: %v", err)
 		return
 	}
 	consumer := x.w.Consumer
@@ -390,7 +366,7 @@ func (x *inspection) longTerm(ctx context.Context, store driver.Store) {
 	}
 	period := max(periods[consumer], time.Duration(x.w.LongTerm))
 	if period > 0 {
-		x.note(levelOK, "long-term", "", "records stay EXPIRED for %s after their retention: late duplicates become dead letters (late)",
+		x.Add(ops.LevelOK, "long-term", "", "records stay EXPIRED for %s after their retention: late duplicates become dead letters (late)",
 			config.Duration(period))
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // sqsFlags are facts about a queue of SQS that the queue does not know.
 type sqsFlags struct {
-	lambda, window config.Duration
+	lambda, window time.Duration
 	identified     bool
 }
 
@@ -25,7 +25,7 @@ func (x *inspection) sqs(ctx context.Context, set *open.Set, f sqsFlags) error {
 		return err
 	}
 	if f.lambda > 0 {
-		x.lambda(live, time.Duration(f.lambda), time.Duration(f.window))
+		x.lambda(live, f.lambda, f.window)
 	}
 	return nil
 }
@@ -52,11 +52,11 @@ func (x *inspection) redriveLimit() {
 	switch {
 	case have == 0:
 	case have < need:
-		x.note(levelDanger, "redrive", hint,
+		x.Add(ops.LevelDanger, "redrive", hint,
 			"the queue moves a message away after %d receives, and %d attempts of runs of up to %s may take %d: healthy messages whose key "+
 				"is running would end up in the dead-letter queue", have, x.w.MaxAttempts, longest, need)
 	default:
-		x.note(levelOK, "redrive", "", "the queue moves a message away after %d receives; %d attempts of runs of up to %s take %d at most",
+		x.Add(ops.LevelOK, "redrive", "", "the queue moves a message away after %d receives; %d attempts of runs of up to %s take %d at most",
 			have, x.w.MaxAttempts, longest, need)
 	}
 }
@@ -70,24 +70,22 @@ func (x *inspection) brokerID() {
 		return
 	}
 	if x.identified {
-		x.note(levelOK, "identity", "", "producers give every message an identity of its own, as you say: a redrive keeps it")
+		x.Add(ops.LevelOK, "identity", "", "producers give every message an identity of its own, as you say: a redrive keeps it")
 		return
 	}
 	if lent {
-		x.note(levelDanger, "identity", "--on-missing-key fail; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
+		x.Add(ops.LevelDanger, "identity", "--on-missing-key fail; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
 			"the key is the broker's id where a message has none of its own, and the queue's redrive gives a message a new one: what was done would be done again")
 		return
 	}
-	x.note(levelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
+	x.Add(ops.LevelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
 		"the key is the broker's id where a message has no other, and the queue's redrive gives a message a new one: what was done would be done again")
 }
 
 // deadLetterRetention reports to a worker what doctor finds when it examines the queue.
 func (x *inspection) deadLetterRetention() {
 	if kept := ops.DeadLettersKept(x.q); x.q.Redrives && kept > 0 && kept < x.q.Retention && !x.q.Orders {
-		x.note(levelDanger, "redrive", "a longer MessageRetentionPeriod on the dead-letter queue, such as 1209600 (14d)",
-			"the dead-letter queue keeps messages for %s, the queue for %s, and a message's age goes on counting when it is moved: one that "+
-				"failed late is deleted at once", words.About(kept), words.About(x.q.Retention))
+		x.Facts = append(x.Facts, open.DeadLettersExpire("the dead-letter queue", kept, x.q.Retention))
 	}
 }
 
@@ -98,18 +96,18 @@ func (x *inspection) lambda(live *ops.LiveQueue, timeout, window time.Duration) 
 	have, want := live.Visibility, 6*timeout+window
 	switch {
 	case have < timeout:
-		x.note(levelDanger, "lambda", "VisibilityTimeout "+words.About(want),
+		x.Add(ops.LevelDanger, "lambda", "VisibilityTimeout "+words.About(want),
 			"the queue's visibility is %s and the function may run for %s: Lambda refuses such a mapping, and messages would come again while they are worked on",
 			words.About(have), words.About(timeout))
 	case have < want:
-		x.note(levelWarning, "lambda", "VisibilityTimeout "+words.About(want),
+		x.Add(ops.LevelWarning, "lambda", "VisibilityTimeout "+words.About(want),
 			"the queue's visibility is %s; six times the function's time limit and the batching window are %s, so that throttled calls can be repeated",
 			words.About(have), words.About(want))
 	default:
-		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", words.About(have), words.About(timeout))
+		x.Add(ops.LevelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", words.About(have), words.About(timeout))
 	}
 	if n := live.MaxReceives; n > 0 && n < 5 {
-		x.note(levelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
+		x.Add(ops.LevelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
 	}
 }
 
@@ -128,15 +126,15 @@ func (x *inspection) retention() {
 	}
 	switch {
 	case need > 0 && window < need:
-		x.note(levelDanger, "retention", "--retention "+words.Duration(need), "records are kept for %s, duplicates come within %s (%s): a late one would run again",
+		x.Add(ops.LevelDanger, "retention", "--retention "+words.Duration(need), "records are kept for %s, duplicates come within %s (%s): a late one would run again",
 			kept, words.Duration(need), why)
 	case need > 0:
-		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", kept, words.Duration(need), why)
+		x.Add(ops.LevelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", kept, words.Duration(need), why)
 	case window < 24*time.Hour:
-		x.note(levelWarning, "retention", "--retention "+config.Duration(ops.RetentionFor(0)).String(),
+		x.Add(ops.LevelWarning, "retention", "--retention "+config.Duration(ops.RetentionFor(0)).String(),
 			"records are kept for %s: a duplicate that comes later runs again", kept)
 	default:
-		x.note(levelOK, "retention", "", "records are kept for %s; this queue does not limit how late duplicates come: give --horizon to "+
+		x.Add(ops.LevelOK, "retention", "", "records are kept for %s; this queue does not limit how late duplicates come: give --horizon to "+
 			"compare", kept)
 	}
 }

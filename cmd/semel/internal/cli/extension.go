@@ -64,7 +64,7 @@ func (a *app) extension(ctx context.Context, o extensionOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, o.listen)
+	listener, err := web.Listen(ctx, o.listen)
 	if err != nil {
 		return err
 	}

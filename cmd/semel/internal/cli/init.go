@@ -58,7 +58,7 @@ func (a *app) init(o scaffold.Options) error {
 	}
 	o.Store = w.StoreURL()
 	if scheme, _, _ := strings.Cut(o.Store, ":"); !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
-		return output.Usage("--store %s:// commits no rows of the handler with its records, and the handler that init writes needs that", scheme).
+		return output.Usage("--store %s://: init writes SQL for SQLite or PostgreSQL", scheme).
 			WithHint("--store 'postgres://shop@db.example.org/shop'")
 	}
 	if hidden := w.Redact(); len(hidden) > 0 {

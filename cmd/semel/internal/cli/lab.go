@@ -98,12 +98,7 @@ expected, which for most of them means broken without the guard and held with it
 	fixed(f, "guard", guards...)
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
 	f.StringVar(&o.Report, "report", "", "HTML report: of one scenario, or an index and a page for each of many")
-	f.StringVar(&o.Where.On, "on", "", "what to run on where no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or "+
-		"aws (SQS and DynamoDB, as local fakes) (default embedded)")
-	fixed(f, "on", place.Ons()...)
-	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
-	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
-		"(default: where the queue is)")
+	whereFlags(f, &o.Where)
 	f.StringVar(&o.metrics, "metrics", "", "write semel_duplicate_effects_total of each run to this file, for node_exporter's textfile collector "+
 		"(queue: the scenario, consumer: guard-off or guard-on)")
 	watchFlag(f, &o.watch)
@@ -179,7 +174,7 @@ func (o labRun) count(all []verdict.Verdict) error {
 			found = append(found, duplicates{r.Scenario, "guard-" + string(r.Guard), r.Duplicated})
 		}
 	}
-	return writeDuplicates(o.metrics, found...)
+	return writeDuplicates(o.metrics, nil, found...)
 }
 
 // scenarios are those that the command line means.

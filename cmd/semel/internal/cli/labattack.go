@@ -43,7 +43,8 @@ ATTACK_URL, or in a variable of yours: --env PAYMENTS_URL={url}; an endpoint (--
 that --listen makes a fixed one. The service takes any POST, PUT, PATCH or DELETE, and keeps Idempotency-Keys as a
 payment service does. Or --effects counts what a journal has: a file of JSON lines, or a database with --query.
 
-Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 usage, 4 no response from --http.`,
+Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 usage, 4 no response from --http,
+or the address of --listen is taken.`,
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --key json:/order_id --pipe 'node charge.js'
@@ -145,10 +146,10 @@ func (f attackFlags) options(args []string) (o attack.Options, err error) {
 	if err := f.check(); err != nil {
 		return o, err
 	}
-	if o.Headers, err = pairs("--header", f.headers); err != nil {
+	if o.Headers, err = pairs("header", f.headers); err != nil {
 		return o, err
 	}
-	if _, err := pairs("--env", f.env); err != nil {
+	if _, err := pairs("env", f.env); err != nil {
 		return o, err
 	}
 	if f.body != "" {
@@ -188,19 +189,6 @@ func (f attackFlags) check() error {
 		return output.Usage("--takeover probe needs --probe or --probe-http")
 	}
 	return choice("takeover", f.takeover, config.Values("takeover"))
-}
-
-// pairs reads NAME=VALUE.
-func pairs(flag string, all []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, kv := range all {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return nil, output.Usage("%s %q is not NAME=VALUE", flag, kv)
-		}
-		out[name] = value
-	}
-	return out, nil
 }
 
 func count(all ...bool) (n int) {

@@ -8,10 +8,20 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
+
+// whereFlags bind where something is made and removed.
+func whereFlags(f *pflag.FlagSet, w *place.Where) {
+	f.StringVar(&w.On, "on", "", "where, if no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or aws (SQS and DynamoDB, "+
+		"as local fakes) (default embedded)")
+	fixed(f, "on", place.Ons()...)
+	f.StringVar(&w.Queue, "queue", "", "URL of a place for queues, which are made and removed (default: where the store is)")
+	f.StringVar(&w.Store, "store", "", "URL of a place for records and ledger, which are made and removed (default: where the queue is)")
+}
 
 // labSize is another size of the scenarios than their own.
 type labSize struct {

@@ -52,11 +52,7 @@ DynamoDB on the loopback interface.`,
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address and port of HTTP; port 0 picks a free one")
 	f.StringVar(&o.env, "env", "", "write the settings of a worker to this file")
 	f.StringVar(&o.outputs, "outputs", "", "write the endpoint to this file, as cdk deploy --outputs-file does")
-	f.StringVar(&o.where.On, "on", "", "what to stand on where no URL is given: embedded (SQLite files), postgres, or aws (SQS and "+
-		"DynamoDB, as local fakes) (default embedded; aws with --env)")
-	fixed(f, "on", place.Ons()...)
-	f.StringVar(&o.where.Queue, "queue", "", "URL of a place for the queue, which is made and removed (default: where the store is)")
-	f.StringVar(&o.where.Store, "store", "", "URL of a place for the records, which are made and removed (default: where the queue is)")
+	whereFlags(f, &o.where)
 	f.Var(&o.visibility, "visibility", "visibility timeout of the queue")
 	f.BoolVar(&o.worker, "worker", true, "a worker consumes the queue; false leaves the messages to yours")
 	f.Var(&o.knobs, "simulate", "knobs of the worker's handler (docs/worker.md)")

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/preflight"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/internal/words"
@@ -32,10 +31,7 @@ what it made. Exit status 0 when all is there, 3 when something is not. semel do
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.labValidate(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.Where.On, "on", "", "what to try where no URL is given: embedded, postgres or aws (default embedded)")
-	fixed(f, "on", place.Ons()...)
-	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues (default: where the store is)")
-	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger (default: where the queue is)")
+	whereFlags(f, &o.Where)
 	return c
 }
 

@@ -17,9 +17,9 @@ func (a *app) migrateCommand() *cobra.Command {
 	var show bool
 	c := &cobra.Command{
 		Use: "migrate --store URL [--sql FILE | --print]", Short: "Create or upgrade the schema of a database", Args: noArgs,
-		Long: `migrate creates semel's tables in a database, or upgrades those of an older semel, in one transaction. Running it again, or in
-several processes at once, is safe. The first command that writes also creates SQLite files. PostgreSQL needs migrate, because
-workers often have a role that must not create tables: docs/adapters.md lists its rights. For dynamodb:// migrate creates the table,
+		Long: `migrate creates semel's tables in a database, or upgrades those of an older semel. Running it again, or in several processes at
+once, is safe. The first command that writes also creates SQLite files. PostgreSQL, MariaDB and MySQL need migrate, because workers
+often have a role that must not create tables: docs/adapters.md lists its rights. For dynamodb:// migrate creates the table,
 billed on demand, with its time to live. An existing table with the right keys stays as it is. Redis needs no schema.
 
 --sql runs a file afterwards, on SQLite and PostgreSQL: the tables that your handlers write. It runs every time, so write

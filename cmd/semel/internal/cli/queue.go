@@ -63,8 +63,7 @@ func (a *app) queueCommand() *cobra.Command {
 }
 
 func (a *app) queueCreate(url *string) *cobra.Command {
-	var visibility, keep config.Duration
-	var receives int
+	var how open.NewQueue
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Create a queue, or its database, if it does not exist", Args: noArgs,
 		Long: `create makes the database of a queue. With sqs:// it makes the queue and a dead-letter queue (NAME-dead, named in its redrive
@@ -79,12 +78,11 @@ high.`,
   semel queue create --queue 'nats://127.0.0.1?queue=ORDERS'
   semel queue create --queue 'amqp://127.0.0.1?queue=orders'`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if receives < 0 || receives > 1000 {
+			if how.MaxReceives < 0 || how.MaxReceives > 1000 {
 				return output.Usage("--max-receives is out of range").WithHint("use 1 to 1000, or leave it away")
 			}
 			set := open.New(open.Options{OneShot: true})
 			defer closing(&err, set)
-			how := open.NewQueue{Visibility: time.Duration(visibility), Retention: time.Duration(keep), MaxReceives: receives}
 			q, err := set.Create(cmd.Context(), "queue", *url, how)
 			if err != nil {
 				return err
@@ -94,9 +92,9 @@ high.`,
 		},
 	}
 	f := c.Flags()
-	f.Var(&visibility, "default-visibility", "sqs://, nats://, redis://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
-	f.Var(&keep, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
-	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
+	config.DurationVar(f, &how.Visibility, "default-visibility", "sqs://, nats://, redis://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
+	config.DurationVar(f, &how.Retention, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
+	f.IntVar(&how.MaxReceives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
 }
 

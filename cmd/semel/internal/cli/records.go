@@ -126,8 +126,8 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls --store URL", Short: "List records, the last changed first", Args: noArgs,
 		Long: `ls lists the records that changed last. No store has an index for that, so ls reads all records and keeps --limit of them. It stops
-after half a minute, unless you pass --order newest. --order any reads no more records than it lists. --state UNCERTAIN is fast on
-SQLite and PostgreSQL.`,
+after half a minute, unless you pass --order newest. --order any reads no more records than it lists. --state UNCERTAIN is fast,
+except on DynamoDB.`,
 		Example: `  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl
   semel records ls --store 'postgres://shop@db.example.org/shop?queue=orders' --order any --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

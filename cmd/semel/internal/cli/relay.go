@@ -18,14 +18,14 @@ type relayOptions struct {
 	from, to           string
 	batch, maxAttempts int
 	backoff            config.Range
-	visibility         config.Duration
+	visibility         time.Duration
 	untilEmpty         bool
 }
 
 func (a *app) relayCommand() *cobra.Command {
 	o := relayOptions{
 		batch: 100, maxAttempts: 10, backoff: config.Range{Min: config.Duration(time.Second), Max: config.Duration(time.Minute)},
-		visibility: config.Duration(30 * time.Second),
+		visibility: 30 * time.Second,
 	}
 	c := &cobra.Command{
 		Use: "relay --from URL --to URL", Short: "Relay the messages of a queue to another queue, in order within their groups", Args: noArgs,
@@ -44,7 +44,7 @@ keeps refusing becomes a dead letter of the outbox (semel dlq). The first SIGINT
 	f.IntVar(&o.batch, "batch", o.batch, "messages published together")
 	f.IntVar(&o.maxAttempts, "max-attempts", o.maxAttempts, "refusals of a message after which it becomes a dead letter of the outbox")
 	f.Var(&o.backoff, "backoff", "pause after a refusal, doubling")
-	f.Var(&o.visibility, "visibility", "how long a message is hidden from other relays without a heartbeat")
+	config.DurationVar(f, &o.visibility, "visibility", "how long a message is hidden from other relays without a heartbeat")
 	f.BoolVar(&o.untilEmpty, "until-empty", false, "stop when nothing is visible, in flight or delayed")
 	return c
 }
@@ -71,7 +71,7 @@ func (a *app) relay(ctx context.Context, o relayOptions) (err error) {
 		return err
 	}
 	// Both are opened with the rights of a worker: the outbox is consumed.
-	set := open.New(open.Options{OneShot: true, Visibility: time.Duration(o.visibility)})
+	set := open.New(open.Options{OneShot: true, Visibility: o.visibility})
 	defer closing(&err, set)
 	from, err := set.QueueAs(ctx, "from", o.from)
 	if err != nil {

@@ -24,10 +24,7 @@ import (
 func resolutionNames() []string { return slices.Sorted(maps.Keys(ops.Resolutions)) }
 
 func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
-	var as, result, by string
-	var yes, dry bool
-	var p probing
-	var keep config.Retention
+	p := resolving{timeout: 30 * time.Second}
 	c := &cobra.Command{
 		Use:   "resolve (KEY --as STATE | (KEY… | --all) --probe CMD) --store URL",
 		Short: "Decide about keys whose outcome is unknown",
@@ -43,74 +40,99 @@ else leaves the key alone, and the exit status is 3.`,
 		Example: `  semel records resolve order-12345 --store 'sqlite:shop.db?queue=orders' \
     --as completed --result '{"charge":"ch_1"}'
   semel records resolve --all --probe ./charged.py --store 'sqlite:shop.db?queue=orders' --yes`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.by, p.keep, p.yes, p.dry, p.keys = by, keep, yes, dry, args
-			if p.asked() {
-				return a.resolveByProbe(cmd, f, &p, as)
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			given := cmd.Flags().Changed("result")
+			if p.command != "" || p.address != "" {
+				switch {
+				case p.as != "" || given:
+					return output.Usage("--as and --result are a person's decision: they exclude --probe and --probe-http")
+				case p.all == (len(keys) > 0):
+					return output.Usage("which keys? name them, or --all").WithHint("%s", f.command("records", "ls", "--state", "UNCERTAIN"))
+				}
+				if err := config.CheckProbe(p.command, p.address); err != nil {
+					return err
+				}
+				return f.with(false, func(cmd *cobra.Command, l *ledger, keys []string) error {
+					return a.resolveByProbe(cmd.Context(), l, &p, keys)
+				})(cmd, keys)
 			}
-			if err := oneArg("key")(cmd, args); err != nil {
+			if err := oneArg("key")(cmd, keys); err != nil {
 				return err
 			}
 			if p.all {
 				return output.Usage("--all goes with --probe or --probe-http")
 			}
-			if err := choice("as", as, resolutionNames()); err != nil {
+			if err := choice("as", p.as, resolutionNames()); err != nil {
 				return err
 			}
-			state := ops.Resolutions[as]
-			if cmd.Flags().Changed("result") && state != driver.Completed {
+			if given && ops.Resolutions[p.as] != driver.Completed {
 				return output.Usage("--result goes with --as completed only")
 			}
-			return a.resolve(cmd, f, &p, as, state, []byte(result))
+			return f.with(false, func(cmd *cobra.Command, l *ledger, keys []string) error {
+				return a.resolve(cmd.Context(), l, &p, keys[0])
+			})(cmd, keys)
 		},
 	}
-	destructive(c, &yes, &dry)
-	byFlag(c, &by)
-	p.bind(c)
-	c.Flags().StringVar(&as, "as", "", "completed, retry or failed")
-	fixed(c.Flags(), "as", resolutionNames()...)
-	c.Flags().StringVar(&result, "result", "", "with completed: the result for duplicates")
-	c.Flags().Var(&keep, "retention", "how long the record is kept")
+	destructive(c, &p.yes, &p.dry)
+	byFlag(c, &p.by)
+	fs := c.Flags()
+	fs.StringVar(&p.command, "probe", "", "command that says whether an effect happened: exit 0 yes, 75 no, else unknown")
+	fs.StringVar(&p.address, "probe-http", "", "URL that is asked (GET): 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced")
+	fs.BoolVar(&p.all, "all", false, "with a probe: every uncertain key")
+	config.DurationVar(fs, &p.timeout, "probe-timeout", "how long the probe may take for one key")
+	fs.StringVar(&p.as, "as", "", "completed, retry or failed")
+	fixed(fs, "as", resolutionNames()...)
+	fs.StringVar(&p.result, "result", "", "with completed: the result for duplicates")
+	fs.Var(&p.keep, "retention", "how long the record is kept")
 	return c
 }
 
-func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string, state driver.State, result []byte) (err error) {
-	ctx, key, dry := cmd.Context(), p.keys[0], p.dry
-	l, err := f.open(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, l.set)
+// resolving are the flags of records resolve.
+type resolving struct {
+	as, result, by   string
+	command, address string // the probe
+	all, yes, dry    bool
+	timeout          time.Duration
+	keep             config.Retention
+}
+
+func (a *app) resolve(ctx context.Context, l *ledger, p *resolving, key string) error {
+	state := ops.Resolutions[p.as]
 	r, err := l.find(ctx, key)
 	if err != nil {
 		return err
 	}
-	box, err := l.box(ctx, r.Key.Consumer, driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, ""))
+	box, err := l.box(ctx, r.Key.Consumer, uncertainID(r))
 	if err != nil {
 		return err
 	}
-	sent := ""
 	kept, err := p.keep.For(state, box.Horizon)
 	if err != nil {
 		return err
 	}
-	if dry && r.State != driver.Uncertain && r.State != state {
-		return f.notUncertain(&ops.NotUncertainError{Key: key, State: r.State})
+	if p.dry && r.State != driver.Uncertain && r.State != state {
+		return l.notUncertain(&ops.NotUncertainError{Key: key, State: r.State})
 	}
-	if !dry {
-		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
+	sent := ""
+	if !p.dry {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, p.as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, ops.Options{Keep: kept, By: actor(p.by)}); err != nil {
-			return f.notUncertain(err)
+		if sent, err = box.Resolve(ctx, r, state, []byte(p.result), ops.Options{Keep: kept, By: actor(p.by)}); err != nil {
+			return l.notUncertain(err)
 		}
 	}
-	v := map[string]any{"key": key, "as": as, "message_id": sent, "dry_run": dry}
 	again := ""
 	if sent != "" {
 		again = ", and sent its message again as " + sent
 	}
-	return a.p.Line(v, "%s key %s as %s%s", verb(dry, "resolve", "resolved"), key, as, again)
+	v := map[string]any{"key": key, "as": p.as, "message_id": sent, "dry_run": p.dry}
+	return a.p.Line(v, "%s key %s as %s%s", verb(p.dry, "resolve", "resolved"), key, p.as, again)
+}
+
+// uncertainID is the id of the dead letter of an UNCERTAIN key.
+func uncertainID(r driver.Record) string {
+	return driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, "")
 }
 
 // notUncertain adds a hint for a key that is not UNCERTAIN.
@@ -130,28 +152,6 @@ func (f *recordFlags) notUncertain(err error) error {
 	}
 }
 
-// probing are the flags of records resolve with a probe.
-type probing struct {
-	command, address string
-	all              bool
-	timeout          config.Duration
-
-	by       string
-	keep     config.Retention
-	yes, dry bool
-	keys     []string
-}
-
-func (p *probing) bind(c *cobra.Command) {
-	p.timeout = config.Duration(30 * time.Second)
-	c.Flags().StringVar(&p.command, "probe", "", "command that says whether an effect happened: exit 0 yes, 75 no, else unknown")
-	c.Flags().StringVar(&p.address, "probe-http", "", "URL that is asked (GET): 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced")
-	c.Flags().BoolVar(&p.all, "all", false, "with a probe: every uncertain key")
-	c.Flags().Var(&p.timeout, "probe-timeout", "how long the probe may take for one key")
-}
-
-func (p *probing) asked() bool { return p.command != "" || p.address != "" }
-
 // resolved is the outcome for one key.
 type resolved struct {
 	Key       string `json:"key"`
@@ -164,23 +164,8 @@ type resolved struct {
 
 // resolveByProbe probes each key, and resolves those whose outcome the probe knows. It goes on after an unknown outcome, and then
 // exits 3. An error of store or queue ends it.
-func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as string) (err error) {
-	ctx := cmd.Context()
-	switch {
-	case as != "" || cmd.Flags().Changed("result"):
-		return output.Usage("--as and --result are a person's decision: they exclude --probe and --probe-http")
-	case p.all == (len(p.keys) > 0):
-		return output.Usage("which keys? name them, or --all").WithHint("%s", f.command("records", "ls", "--state", "UNCERTAIN"))
-	}
-	if err := config.CheckProbe(p.command, p.address); err != nil {
-		return err
-	}
-	l, err := f.open(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, l.set)
-	records, err := p.pick(ctx, l)
+func (a *app) resolveByProbe(ctx context.Context, l *ledger, p *resolving, keys []string) error {
+	records, err := p.pick(ctx, l, keys)
 	if err != nil {
 		return err
 	}
@@ -223,9 +208,9 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 }
 
 // pick returns the chosen records.
-func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err error) {
+func (p *resolving) pick(ctx context.Context, l *ledger, keys []string) (out []driver.Record, err error) {
 	if !p.all {
-		for _, key := range p.keys {
+		for _, key := range keys {
 			r, err := l.find(ctx, key)
 			if err != nil {
 				return nil, err
@@ -244,7 +229,7 @@ func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err
 }
 
 // prober makes the probe; done releases it.
-func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
+func (a *app) prober(p *resolving) (pr worker.Prober, done func(), err error) {
 	const keep = semel.DefaultResultMax
 	if p.address != "" {
 		return worker.NewHTTPProbe(worker.HTTPProbe{URL: p.address, Keep: keep, Log: a.log}, 1), func() {}, nil
@@ -261,18 +246,17 @@ func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 	return e, func() { _ = guard.Close() }, nil
 }
 
-func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
+func (a *app) askAndResolve(ctx context.Context, l *ledger, p *resolving, pr worker.Prober, r driver.Record) (resolved, error) {
 	out := resolved{Key: r.Key.Raw, Outcome: "unknown", DryRun: p.dry}
 	if r.State != driver.Uncertain {
 		out.Why = (&ops.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
 		return out, nil
 	}
-	id := driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, "")
-	box, err := l.box(ctx, r.Key.Consumer, id)
+	box, err := l.box(ctx, r.Key.Consumer, uncertainID(r))
 	if err != nil {
 		return out, err
 	}
-	deadLetter, _, err := box.DeadLetters.DeadLetter(ctx, id)
+	deadLetter, _, err := box.DeadLetters.DeadLetter(ctx, uncertainID(r))
 	if err != nil {
 		return out, err
 	}
@@ -308,14 +292,14 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 }
 
 // ask probes one key, with the message of its dead letter and the effect key of its run.
-func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m driver.Message, r driver.Record) (
+func (p *resolving) ask(ctx context.Context, pr worker.Prober, st driver.Store, m driver.Message, r driver.Record) (
 	semel.ProbeResult, []byte, error,
 ) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.timeout))
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	a := semel.NewAttempt(m, driver.Grant{
 		Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Unknown: true, Redelivery: true,
 	}, st)
-	a.Deadline = time.Now().Add(time.Duration(p.timeout))
+	a.Deadline = time.Now().Add(p.timeout)
 	return pr.Probe(ctx, a)
 }

@@ -89,18 +89,11 @@ func Command() *cobra.Command {
 // guessFormat finds -o before the flags are parsed, so that errors of parsing come in the format that was asked for.
 func guessFormat(args []string) output.Format {
 	f := output.Text
-	for i, arg := range args {
-		switch {
-		case arg == "--":
-			return f
-		case (arg == "-o" || arg == "--output") && i+1 < len(args):
-			_ = f.Set(args[i+1])
-		case strings.HasPrefix(arg, "-o"):
-			_ = f.Set(strings.TrimPrefix(strings.TrimPrefix(arg, "-o"), "="))
-		case strings.HasPrefix(arg, "--output="):
-			_ = f.Set(strings.TrimPrefix(arg, "--output="))
-		}
-	}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.VarP(&f, "output", "o", "")
+	fs.BoolP("help", "h", false, "")
+	_ = fs.Parse(args)
 	return f
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ type sendOptions struct {
 	batch     int
 	headers   []string
 	group     string
-	delay     config.Duration
+	delay     time.Duration
 	schema    bool
 }
 
@@ -77,7 +76,7 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 	f.BoolVar(&o.envelope, "envelope", false, "each line is a JSON envelope")
 	f.StringArrayVar(&o.headers, "header", nil, "NAME=VALUE for every message (may be repeated)")
 	f.StringVar(&o.group, "group", "", "ordered group of every message")
-	f.Var(&o.delay, "delay", "not deliverable before this")
+	config.DurationVar(f, &o.delay, "delay", "not deliverable before this")
 	f.IntVar(&o.synthetic.N, "n", 0, "make up N messages")
 	f.Float64Var(&o.rate, "rate", 0, "messages per second (0: as fast as possible)")
 	f.IntVar(&o.batch, "batch-size", 100, "messages of one call (SQS: 10 at most, and by default)")
@@ -118,10 +117,11 @@ type sent struct {
 
 func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error) {
 	ctx := cmd.Context()
-	common, err := o.common()
+	headers, err := pairs("header", o.headers)
 	if err != nil {
 		return err
 	}
+	common := source.Common{Headers: headers, Group: o.group, Delay: o.delay}
 	if err := o.check(cmd, args); err != nil {
 		return err
 	}
@@ -161,21 +161,6 @@ func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error)
 		err = perr
 	}
 	return err
-}
-
-func (o *sendOptions) common() (source.Common, error) {
-	c := source.Common{Group: o.group, Delay: time.Duration(o.delay)}
-	for _, h := range o.headers {
-		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" {
-			return c, output.Usage("--header %q: want NAME=VALUE", h)
-		}
-		if c.Headers == nil {
-			c.Headers = map[string]string{}
-		}
-		c.Headers[name] = value
-	}
-	return c, nil
 }
 
 func (o *sendOptions) check(cmd *cobra.Command, args []string) error {

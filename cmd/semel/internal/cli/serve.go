@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,16 +23,17 @@ import (
 type serveOptions struct {
 	queue, store, consumer, listen, allow string
 	maxBody                               config.Size
-	grace                                 config.Duration
+	grace                                 time.Duration
 	retention                             config.Retention
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	o := serveOptions{maxBody: 1 << 20, grace: config.Duration(10 * time.Second)}
+	o := serveOptions{maxBody: 1 << 20, grace: 10 * time.Second}
 	c := &cobra.Command{
-		Use: "serve --queue URL [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs without a worker", Args: noArgs,
+		Use: "serve (--queue URL | --store URL) [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs without a worker", Args: noArgs,
 		Long: `serve offers POST /enqueue (a JSON body, with Idempotency-Key), the guard (/v1/claim, /v1/extend, /v1/complete,
-/v1/release), /metrics (Prometheus), /v1/scale, /livez and /readyz. It has no password, so it listens on the loopback address by
+/v1/release), /metrics (Prometheus), /v1/scale, /livez and /readyz. With --store alone it offers no queue: neither /enqueue nor
+/v1/scale. It has no password, so it listens on the loopback address by
 default. SIGINT or SIGTERM lets requests in flight end, and exits 0.`,
 		Example: `  semel serve --queue 'sqlite:shop.db?queue=orders' --listen 127.0.0.1:8080
   curl -H 'Idempotency-Key: order-7' -d '{"order_id":7}' http://127.0.0.1:8080/enqueue
@@ -39,14 +41,14 @@ default. SIGINT or SIGTERM lets requests in flight end, and exits 0.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.queue, "queue", "", "URL of the queue")
+	f.StringVar(&o.queue, "queue", "", "URL of the queue (default: none, with --store)")
 	f.StringVar(&o.store, "store", "", "URL of the record store (default: the queue's)")
-	f.StringVar(&o.consumer, "consumer", "", "scope of the keys of the guard (default: the queue's name)")
+	f.StringVar(&o.consumer, "consumer", "", "scope of the keys of the guard (default: the name of the queue, else of that in --store)")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address and port; port 0 picks a free one")
 	allowHostFlag(c, &o.allow)
 	f.Var(&o.maxBody, "max-body", "largest body of a request")
 	f.Var(&o.retention, "retention", "how long records of the guard are kept")
-	f.Var(&o.grace, "grace", "how long requests in flight may take at the end")
+	config.DurationVar(f, &o.grace, "grace", "how long requests in flight may take at the end")
 	return c
 }
 
@@ -63,64 +65,58 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if o.maxBody < 1 {
 		return output.Usage("--max-body must be 1 byte or more")
 	}
-	if o.store == "" {
-		o.store = o.queue
+	if o.store = cmp.Or(o.store, o.queue); o.store == "" {
+		return output.Usage("serve needs --queue, or --store for the guard alone").WithHint("--store 'sqlite:orders.db?queue=orders'")
 	}
-	if _, err := open.Parse("queue", o.queue); err != nil {
-		return err
+	at, err := open.Parse("store", o.store)
+	if err == nil {
+		err = at.HasRecords()
 	}
-	if err := open.CheckStore(o.store); err != nil {
+	if err != nil {
 		return err
 	}
 	set := open.New(open.Options{})
 	defer closing(&err, set)
-	queue, err := set.Queue(ctx, o.queue)
-	if err != nil {
+	s := &api.Server{
+		MaxBody: int64(o.maxBody), Retention: o.retention.Of(driver.Completed), Released: o.retention.Of(driver.Released), Log: a.log,
+		Hosts: web.NewHosts(o.listen, o.allow),
+	}
+	reg := processMetrics()
+	s.Consumer, s.Metrics = cmp.Or(o.consumer, at.QueueName()), metricsHandler(reg, a.log)
+	if o.queue != "" {
+		if s.Queue, err = set.Queue(ctx, o.queue); err != nil {
+			return err
+		}
+		s.Consumer = cmp.Or(o.consumer, s.Queue.Features().Name)
+	}
+	if s.Store, err = set.Store(ctx, o.store); err != nil {
 		return err
 	}
-	store, err := set.Store(ctx, o.store)
-	if err != nil {
-		return err
+	if s.Queue != nil {
+		if _, err := prom.New(reg, prom.Options{Queue: s.Queue, Store: s.Store, Consumer: s.Consumer}); err != nil {
+			return err
+		}
 	}
-	if o.consumer == "" {
-		o.consumer = queue.Features().Name
-	}
-	l, err := listen(ctx, o.listen)
+	l, err := web.Listen(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	if !loopback(host) {
 		a.log.Warn("whoever can reach this address may send messages and claim keys: there is no password", "listen", o.listen)
 	}
-	reg := processMetrics()
-	if _, err := prom.New(reg, prom.Options{Queue: queue, Store: store, Consumer: o.consumer}); err != nil {
-		return err
-	}
-	s := &api.Server{
-		Metrics: metricsHandler(reg, a.log),
-		Queue:   queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of(driver.Completed),
-		Released: o.retention.Of(driver.Released), Log: a.log,
-		Hosts: web.NewHosts(o.listen, o.allow),
-	}
-	return a.serveOn(ctx, l, s, time.Duration(o.grace))
+	return a.serveOn(ctx, l, s, o.grace)
 }
 
 func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace time.Duration) error {
 	address := "http://" + l.Addr().String()
-	if err := a.p.Line(map[string]string{"listening": address, "queue": s.Queue.Features().Name},
-		"listening on %s", address); err != nil {
+	shown := map[string]string{"listening": address}
+	if s.Queue != nil {
+		shown["queue"] = s.Queue.Features().Name
+	}
+	if err := a.p.Line(shown, "listening on %s", address); err != nil {
 		return err
 	}
 	return a.serveHTTP(ctx, l, s.Handler(), grace, func() {})
-}
-
-// listen opens the address of --listen.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, output.Failed("--listen %s: %w", address, err).WithHint("another port, or :0 for a free one")
-	}
-	return l, nil
 }
 
 // serveHTTP serves until ctx ends. Then it calls stopping, and requests in flight have until grace to end.

@@ -74,7 +74,7 @@ func (s *shift) openWindow(ctx context.Context, cfg *semel.Config) (_ *window, e
 	if s.w.Listen == "" {
 		return w, nil
 	}
-	if w.listener, err = listen(ctx, s.w.Listen); err != nil {
+	if w.listener, err = web.Listen(ctx, s.w.Listen); err != nil {
 		return nil, err
 	}
 	if host, _, _ := net.SplitHostPort(s.w.Listen); !loopback(host) {

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,11 +31,11 @@ type sqsOptions struct {
 	listen, allow, queue, account string
 	create, fault                 []string
 	seed                          uint64
-	grace                         config.Duration
+	grace                         time.Duration
 }
 
 func (a *app) sqsCommand() *cobra.Command {
-	o := sqsOptions{grace: config.Duration(10 * time.Second)}
+	o := sqsOptions{grace: 10 * time.Second}
 	c := &cobra.Command{
 		Use: "sqs [--listen ADDR] [--queue sqlite:FILE]", Short: "A local Amazon SQS for any program, with faults to switch on", Args: noArgs,
 		Long: `sqs serves the common actions of Amazon SQS, with standard and FIFO queues, on this machine. Point any SDK or the aws command
@@ -71,7 +70,7 @@ It listens on the loopback address by default. SIGINT or SIGTERM ends long polls
 	f.StringArrayVar(&o.create, "create", nil, "queue to create: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
 	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
-	f.Var(&o.grace, "grace", "how long requests in flight may take at the end")
+	config.DurationVar(f, &o.grace, "grace", "how long requests in flight may take at the end")
 	c.AddCommand(a.sqsFaultCommand())
 	return c
 }
@@ -104,9 +103,9 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	l, err := web.Listen(ctx, o.listen)
 	if err != nil {
-		return listenError(o.listen, err)
+		return err
 	}
 	defer func() { _ = l.Close() }()
 	file, err := a.sqsFile(ctx, o.queue)
@@ -131,7 +130,7 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 	if err := a.tellSQS(l, so, s.Queues()); err != nil {
 		return err
 	}
-	return a.serveSQS(ctx, l, s, taken, time.Duration(o.grace))
+	return a.serveSQS(ctx, l, s, taken, o.grace)
 }
 
 // sqsServer makes the server and the queues to begin with.
@@ -146,15 +145,6 @@ func sqsServer(o sqslocal.Options, queues []sqslocal.NewQueue) (*sqslocal.Server
 		}
 	}
 	return s, nil
-}
-
-// listenError tells an address that is taken or out of reach from one that is none.
-func listenError(listen string, err error) error {
-	e := output.Unreachable("--listen %s: %w", listen, err)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return e.WithHint("another program has the port (another semel sqs?): --listen 127.0.0.1:0 picks a free one")
-	}
-	return e.WithHint("--listen 127.0.0.1:9324, or :0 for a free port")
 }
 
 // sqsFile opens what keeps the queues, nil for memory.

@@ -16,7 +16,7 @@ import (
 
 func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	var yes, dry bool
-	horizon, limit := config.Duration(semel.DefaultRetention), 0
+	horizon, limit := semel.DefaultRetention, 0
 	c := &cobra.Command{
 		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park abandoned claims", Args: noArgs,
 		Long: `sweep does now what every worker does once a minute. It removes records past their retention, or makes them EXPIRED if their
@@ -35,9 +35,9 @@ of a consumer that has no workers any more.`,
 			}
 			var total driver.Swept
 			if dry {
-				total, err = l.wouldSweep(ctx, time.Duration(horizon), consumers)
+				total, err = l.wouldSweep(ctx, horizon, consumers)
 			} else if err = a.confirm(yes, "purge or expire the records that are past their retention"); err == nil {
-				total, err = sweepAll(ctx, sw, time.Duration(horizon), limit, consumers)
+				total, err = sweepAll(ctx, sw, horizon, limit, consumers)
 			}
 			if err != nil {
 				return err
@@ -58,7 +58,7 @@ of a consumer that has no workers any more.`,
 		}),
 	}
 	destructive(c, &yes, &dry)
-	c.Flags().Var(&horizon, "horizon", "claims abandoned for longer are parked")
+	config.DurationVar(c.Flags(), &horizon, "horizon", "claims abandoned for longer are parked")
 	c.Flags().IntVar(&limit, "limit", 0, "at most N (0: all)")
 	return c
 }

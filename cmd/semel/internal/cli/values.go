@@ -72,3 +72,16 @@ func oneOf(values func() []string) cobra.CompletionFunc {
 		return completed(left)
 	}
 }
+
+// pairs reads the values NAME=VALUE of a flag that may be repeated.
+func pairs(flag string, all []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, kv := range all {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, output.Usage("--%s %q is not NAME=VALUE", flag, kv)
+		}
+		out[name] = value
+	}
+	return out, nil
+}

@@ -86,7 +86,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	}
 	a.warnOfNewQueue(ctx, set, w.Queue, queue.Features().Name)
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
-	store = cache.New(store, cache.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
+	cached := cache.New(store, cache.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
 		if _, ok := driver.As[driver.QueueInspector](queue); !ok {
 			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
@@ -94,7 +94,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s := &shift{app: a, w: w, queue: queue, store: store, stop: stop, began: time.Now()}
+	s := &shift{app: a, w: w, queue: queue, store: cached, records: store, stop: stop, began: time.Now()}
 	return s.run(ctx)
 }
 
@@ -104,10 +104,12 @@ type shift struct {
 	w     config.Work
 	queue driver.Queue
 	store driver.Store
-	stop  context.CancelCauseFunc
-	began time.Time
-	idle  idleWatch
-	lent  lentKeys
+	// records is the store without its cache.
+	records driver.Store
+	stop    context.CancelCauseFunc
+	began   time.Time
+	idle    idleWatch
+	lent    lentKeys
 }
 
 // Reasons for a worker to stop by itself, beside the handler's being broken.
@@ -156,7 +158,13 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return config.Explain(err)
 	}
 	s.p.Notef("guarantee: %s", s.guarantee(c.Guarantee()))
-	s.warnOfDangers(s.queue, s.store)
+	checks := s.checks()
+	s.warnOf(checks)
+	endConsole, err := s.console(ctx, checks)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endConsole()) }()
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background, c, journal, shown)
 	quiet := context.AfterFunc(ctx, func() {
@@ -292,6 +300,9 @@ func watchLoad(ctx context.Context, c *semel.Consumer, journal *ops.EventLog) {
 func (s *shift) verdict(ctx context.Context, runErr error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, worker.ErrHandlerBroken) {
 		return output.Usage("%w", cause).WithHint("check the command, its path and its permissions; the messages are still in the queue")
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, worker.ErrNeverReady) {
+		return output.Failed("%w", cause).WithHint("run the command of --pipe by hand: its first line must be {\"ready\":1} (docs/pipe.md); the messages are still in the queue")
 	}
 	if runErr == nil || errors.Is(runErr, context.Canceled) {
 		return nil

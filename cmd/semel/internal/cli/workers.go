@@ -20,16 +20,16 @@ func (a *app) workersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "workers --store URL", Short: "List running workers: host, process, settings, the keys that they hold", Args: noArgs,
 		Long: `workers lists the workers that report to the store: a worker does so a second after its start and then every ten seconds, and its
-report goes when it stops. One that is killed stays for a day, as silent. SQLite and PostgreSQL keep reports.
+report goes when it stops. One that is killed stays for a day, as silent. Every store but DynamoDB keeps reports.
 
 It warns of workers of one queue that differ in key, strategy, fingerprint, consumer, takeover or retention: a duplicate that another
 worker gets can then take effect again.`,
 		Example: "  semel workers --store 'sqlite:shop.db?queue=orders'",
 		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, _ []string) error {
-			all, differ, err := ops.Workers(cmd.Context(), l.store)
+			all, differ, err := ops.Workers(cmd.Context(), l.store, "")
 			if errors.Is(err, driver.ErrUnsupported) {
 				return output.Usage("%w", err).
-					WithHint("SQLite and PostgreSQL keep reports; semel top --queue URL --worker HOST:PORT asks the workers' --listen")
+					WithHint("every store but DynamoDB keeps reports; semel top --queue URL --worker HOST:PORT asks the workers' --listen")
 			}
 			if err != nil {
 				return err
@@ -71,13 +71,15 @@ func holdsText(w ops.Worker) string {
 	return strings.Join(parts, ", ")
 }
 
-// workers warns of running workers that differ.
+// workers adds what is wrong with running workers: those that differ, are silent, or keep records for too short.
 func (x *inspection) workers(ctx context.Context, store driver.Store) {
-	_, differ, err := ops.Workers(ctx, store)
+	all, differ, err := ops.Workers(ctx, store, x.q.Name)
 	if err != nil && !errors.Is(err, driver.ErrUnsupported) {
-		x.note(levelWarning, "workers", "", "the reports of workers cannot be read: %v", err)
+		x.Add(ops.LevelWarning, "workers", "", "the reports of workers cannot be read: %v", err)
 	}
-	for _, d := range differ {
-		x.note(levelWarning, "workers", "semel workers", "%s", d)
+	for _, c := range ops.LiveChecks(x.q, commands(x.w.StoreURL(), x.w.Queue, scope{}, x.w.Consumer), all, differ) {
+		if c.Level != ops.LevelOK {
+			x.Facts = append(x.Facts, c)
+		}
 	}
 }

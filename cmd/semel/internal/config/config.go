@@ -83,7 +83,8 @@ type Work struct {
 	Limit       int      `conf:"limit" yaml:"limit" help:"stop after N deliveries (0: no limit)"`
 
 	Listen    string `group:"Output" conf:"listen" yaml:"listen" help:"show /metrics (Prometheus), /v1/scale, /livez and /readyz on this address, 127.0.0.1:9464 say (default: nowhere)"`
-	AllowHost string `conf:"allow-host" yaml:"allow-host" help:"further names that clients may call the server of --listen by, separated by commas"`
+	Console   string `conf:"console" yaml:"console" help:"serve the console, which only shows, on this address, 127.0.0.1:7070 say (default: nowhere)"`
+	AllowHost string `conf:"allow-host" yaml:"allow-host" help:"further names that clients may call the servers of --listen and --console by, separated by commas"`
 	EMF       string `conf:"emf" yaml:"emf" help:"append figures to this file as CloudWatch embedded metrics, a line a minute; - is stdout"`
 	Traces    string `conf:"traces" yaml:"traces" values:"otlp" help:"export OpenTelemetry spans: otlp, to OTEL_EXPORTER_OTLP_ENDPOINT (default: none)"`
 	Events    string `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`

@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -78,53 +75,99 @@ func Apply(flags *pflag.FlagSet, src Source) (*Applied, error) {
 
 // applySources sets flags from the environment and the file.
 func (a *Applied) applySources(flags *pflag.FlagSet, src Source) error {
-	ko := koanf.New("\x00")
-	if src.File != "" {
-		if err := ko.Load(file.Provider(src.File), yaml.Parser()); err != nil {
-			return fileError(src.File, err)
-		}
-		if err := strict(ko, src.File); err != nil {
-			return err
-		}
+	file, err := readFile(src.File)
+	if err != nil {
+		return err
 	}
-	fromFile := ko.Copy()
-	var unknown []string
-	known := append(Keys(), src.Known...)
-	opt := env.Opt{Prefix: "SEMEL_OPT_", EnvironFunc: src.environ, TransformFunc: func(k, v string) (string, any) {
-		name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "SEMEL_OPT_"), "_", "-"))
-		if !slices.Contains(known, name) && flags.Lookup(name) == nil || name == "command" {
-			unknown = append(unknown, k)
-			return "", nil
-		}
-		return name, v
-	}}
-	if err := ko.Load(env.Provider("\x00", opt), nil); err != nil {
-		return output.Usage("read the environment: %w", err)
+	environ, err := src.settings(flags)
+	if err != nil {
+		return err
 	}
-	if len(unknown) > 0 {
-		sort.Strings(unknown)
-		return output.Usage("environment variable %s is no setting%s", unknown[0], suggestion(unknown[0], envNames())).
-			WithHint("semel config print lists all; variables of handlers begin with SEMEL_ without OPT_")
-	}
-	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !ko.Exists(f.Name) || !src.takes(f.Name) || f.Annotations[Own] != nil {
+		if err != nil || f.Changed || !src.takes(f.Name) || f.Annotations[Own] != nil {
 			return
 		}
-		where, said := "environment variable "+EnvName(f.Name), EnvName(f.Name)
-		if fromFile.Exists(f.Name) && text(fromFile.Get(f.Name)) == text(ko.Get(f.Name)) {
-			where, said = fmt.Sprintf("config file %s: key %s", src.File, f.Name), src.File
+		value, found := file[f.Name]
+		where, said := fmt.Sprintf("config file %s: key %s", src.File, f.Name), src.File
+		if v, ok := environ[f.Name]; ok {
+			where, said = "environment variable "+EnvName(f.Name), EnvName(f.Name)
+			value, found = v, true
 		}
-		if err := flags.Set(f.Name, text(ko.Get(f.Name))); err != nil {
-			errs = append(errs, output.Usage("%s: %w", where, unwrapFlag(err)))
+		if !found {
+			return
+		}
+		if serr := flags.Set(f.Name, text(value)); serr != nil {
+			err = output.Usage("%s: %w", where, unwrapFlag(serr))
 		}
 		a.Origin[f.Name] = said
 	})
-	a.Command = ko.Strings("command")
-	if len(errs) > 0 {
-		return errs[0]
+	argv, _ := file["command"].([]any)
+	for _, arg := range argv {
+		a.Command = append(a.Command, fmt.Sprint(arg))
 	}
-	return nil
+	return err
+}
+
+// readFile reads the settings of a YAML file; "" is none. It refuses keys that are no settings, and values that are no scalars.
+func readFile(path string) (map[string]any, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, output.Usage("config file %s does not exist", path)
+	}
+	var file map[string]any
+	if err == nil {
+		err = yaml.Unmarshal(b, &file)
+	}
+	if err != nil {
+		return nil, output.Usage("config file %s: %w", path, err)
+	}
+	known := Keys()
+	for name, v := range file {
+		if !slices.Contains(known, name) {
+			return nil, output.Usage("config file %s: unknown key %q%s", path, name, suggestion(name, known)).
+				WithHint("semel config print lists all keys")
+		}
+		switch v.(type) {
+		case map[string]any, nil:
+			return nil, output.Usage("config file %s: key %s has no value", path, name)
+		case []any:
+			if name != "command" && name != "retry" {
+				return nil, output.Usage("config file %s: key %s takes one value, not a list", path, name)
+			}
+		default:
+			if name == "command" {
+				return nil, output.Usage("config file %s: key command takes a list", path).WithHint("command: [python3, handler.py]")
+			}
+		}
+	}
+	return file, nil
+}
+
+// settings are the SEMEL_OPT_ variables of the environment, by the names of their settings.
+func (s Source) settings(flags *pflag.FlagSet) (map[string]string, error) {
+	known := append(Keys(), s.Known...)
+	out := map[string]string{}
+	var unknown []string
+	for _, e := range s.environ() {
+		variable, value, _ := strings.Cut(e, "=")
+		name, ours := strings.CutPrefix(variable, "SEMEL_OPT_")
+		name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		switch {
+		case !ours:
+		case !slices.Contains(known, name) && flags.Lookup(name) == nil, name == "command":
+			unknown = append(unknown, variable)
+		default:
+			out[name] = value
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, output.Usage("environment variable %s is no setting%s", slices.Min(unknown), suggestion(slices.Min(unknown), envNames())).
+			WithHint("semel config print lists all; variables of handlers begin with SEMEL_ without OPT_")
+	}
+	return out, nil
 }
 
 // applyToURLs adds --region and --profile to the URLs that are places on AWS.
@@ -152,37 +195,6 @@ func (a *Applied) applyToURLs(flags *pflag.FlagSet) error {
 		}
 	}
 	return nil
-}
-
-// strict refuses keys that are no settings, and values that are no scalars.
-func strict(ko *koanf.Koanf, path string) error {
-	known := Keys()
-	for name, v := range ko.Raw() {
-		if !slices.Contains(known, name) {
-			return output.Usage("config file %s: unknown key %q%s", path, name, suggestion(name, known)).
-				WithHint("semel config print lists all keys")
-		}
-		switch v.(type) {
-		case map[string]any, nil:
-			return output.Usage("config file %s: key %s has no value", path, name)
-		case []any:
-			if name != "command" && name != "retry" {
-				return output.Usage("config file %s: key %s takes one value, not a list", path, name)
-			}
-		default:
-			if name == "command" {
-				return output.Usage("config file %s: key command takes a list", path).WithHint("command: [python3, handler.py]")
-			}
-		}
-	}
-	return nil
-}
-
-func fileError(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return output.Usage("config file %s does not exist", path)
-	}
-	return output.Usage("config file %s: %w", path, err)
 }
 
 // unwrapFlag drops pflag's own wording, which speaks of a flag that nobody typed.

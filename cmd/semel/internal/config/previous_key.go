@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/semel-dev/semel"
@@ -20,32 +21,25 @@ func (w *Work) checkPreviousKey() error {
 			return output.Usage("--previous-key: %w", err).WithHint("give what --key was before, as it was given then")
 		}
 	}
-	if (w.PreviousKey == "" || w.PreviousKey == w.Key) && (w.PreviousConsumer == "" || w.PreviousConsumer == w.Consumer) {
-		return samePreviousKey()
-	}
 	if v, err := w.Versions(); v != nil && err == nil {
 		return output.Usage("--previous-key and --previous-consumer do not go with --strategy %s: an entity's latest version is kept under one key", w.Strategy).
 			WithHint("stop all workers, change the key, and start them again: the first message of each entity then takes effect whatever its version")
 	}
-	if w.PreviousConsumer == "" || w.PreviousConsumer == w.Consumer {
-		return w.checkMeeting()
-	}
-	return nil
+	return w.checkMeeting(w.Consumer)
 }
 
-func samePreviousKey() error {
-	return output.Usage("--previous-key and --previous-consumer name what --key and --consumer are now").
-		WithHint("give what was different before, or leave them away")
-}
-
-// checkMeeting refuses two recipes under one consumer of which one may give a message the key that the other gives another
-// message: that one would be acked as done, without an effect. Keys with different numbers of parts never meet.
-func (w *Work) checkMeeting() error {
-	if w.PreviousKey == "" {
+// checkMeeting refuses a previous identity that is the present one of a consumer ("" = the queue's name, which is not known yet). It
+// also refuses two recipes under one consumer of which one may give a message the key that the other gives another message: that
+// one would be acked as done, without an effect. Keys with different numbers of parts never meet.
+func (w *Work) checkMeeting(consumer string) error {
+	if w.PreviousConsumer != "" && w.PreviousConsumer != consumer {
 		return nil
 	}
-	now, before := parts(w.Key), parts(w.PreviousKey)
-	if now > 0 && before > 0 && now != before {
+	if w.PreviousKey == "" || w.PreviousKey == w.Key {
+		return output.Usage("--previous-key and --previous-consumer name what --key and --consumer are now").
+			WithHint("give what was different before, or leave them away")
+	}
+	if now, before := parts(w.Key), parts(w.PreviousKey); now > 0 && before > 0 && now != before {
 		return nil
 	}
 	return output.Usage("--previous-key %s: under one --consumer a key of --key may be the text of another message's key of --previous-key, "+
@@ -67,31 +61,16 @@ func (w *Work) Previous(queue string) (*semel.PreviousKey, error) {
 	if !w.HasPreviousKey() {
 		return nil, nil //nolint:nilnil // nil means no change
 	}
-	spec, name := w.PreviousKey, w.PreviousConsumer
-	if spec == "" {
-		spec = w.Key
+	consumer := cmp.Or(w.Consumer, queue)
+	if err := w.checkMeeting(consumer); err != nil {
+		return nil, err
 	}
-	consumer := w.Consumer
-	if consumer == "" {
-		consumer = queue
-	}
-	if name == "" {
-		name = consumer
-	}
-	if name == consumer {
-		if spec == w.Key {
-			return nil, samePreviousKey()
-		}
-		if err := w.checkMeeting(); err != nil {
-			return nil, err
-		}
-	}
-	previous, err := key.Parse(spec)
+	previous, err := key.Parse(cmp.Or(w.PreviousKey, w.Key))
 	if err != nil {
 		return nil, Explain(err)
 	}
 	if w.OnMissingKey == "id" {
 		previous = key.First(previous, key.ByID)
 	}
-	return &semel.PreviousKey{Consumer: name, Key: previous}, nil
+	return &semel.PreviousKey{Consumer: cmp.Or(w.PreviousConsumer, consumer), Key: previous}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/semel-dev/semel/internal/words"
 )
 
@@ -59,6 +61,11 @@ func (d *Duration) Set(s string) error { return d.UnmarshalText([]byte(s)) }
 
 // Type names the flag's value in help texts.
 func (d *Duration) Type() string { return "duration" }
+
+// DurationVar adds a flag that is a Duration.
+func DurationVar(fs *pflag.FlagSet, d *time.Duration, name, usage string) {
+	fs.Var((*Duration)(d), name, usage)
+}
 
 // Size is a number of bytes: 65536, 64KiB, 1MB.
 type Size int64

@@ -119,8 +119,9 @@ func (b *bench) count(ctx context.Context) (Result, error) {
 		if err := t.take(m.n, m.Pid(), b.crew.file("events", m.n)); err != nil {
 			return res, err
 		}
-		res.Errors.LogLines += len(m.errors)
-		res.Errors.Lines = append(res.Errors.Lines, m.errors[:min(3, len(m.errors))]...)
+		lines := m.errors()
+		res.Errors.LogLines += len(lines)
+		res.Errors.Lines = append(res.Errors.Lines, lines[:min(3, len(lines))]...)
 	}
 	made, err := effects(b.crew.ledger())
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
@@ -29,23 +28,19 @@ const ending = 30 * time.Second
 type crew struct {
 	b     *bench
 	all   []*member
-	exits chan *member
+	ended chan *member // every member, at its end
 }
 
 // member is one worker process.
 type member struct {
 	*process.Process
-	n       int
-	running bool
-	ready   chan struct{} // closed when it consumes
-	begins  sync.Once     // closes it
 
-	log    *os.File
-	errors []string // its ERROR lines; complete when it has ended, as last is
-	last   string
+	n   int
+	log *os.File
+	out process.Output // its log
 }
 
-func newCrew(b *bench) *crew { return &crew{b: b, exits: make(chan *member, b.Workers)} }
+func newCrew(b *bench) *crew { return &crew{b: b, ended: make(chan *member, b.Workers)} }
 
 func (c *crew) file(kind string, n int) string {
 	return filepath.Join(c.b.dir, fmt.Sprintf("%s-%d", kind, n))
@@ -60,17 +55,11 @@ func (c *crew) start(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	late := time.NewTimer(starting)
-	defer late.Stop()
+	ctx, cancel := context.WithTimeout(ctx, starting)
+	defer cancel()
 	for _, m := range c.all {
-		select {
-		case <-m.ready:
-		case gone := <-c.exits:
-			return c.left(gone)
-		case <-late.C:
-			return fmt.Errorf("worker %d was not ready within %s", m.n, starting)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if _, err := m.Await(ctx, &m.out, process.Contains("guarantee: ")); err != nil {
+			return fmt.Errorf("worker %d is not ready: %w", m.n, err)
 		}
 	}
 	return nil
@@ -103,40 +92,34 @@ func (c *crew) environ() []string {
 }
 
 func (c *crew) hire(n int) (err error) {
-	m := &member{n: n, ready: make(chan struct{})}
+	m := &member{n: n}
 	if m.log, err = os.Create(c.file("log", n)); err != nil {
 		return fmt.Errorf("start worker %d: %w", n, err)
 	}
 	argv := append(slices.Clone(c.b.Command), c.arguments(n)...)
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // the crew ends its processes, and waits for them
-	cmd.Env, cmd.Stderr = c.environ(), &process.Output{Keep: 1, Each: m.logged}
+	cmd.Env, cmd.Stderr = c.environ(), io.MultiWriter(m.log, &m.out)
 	if m.Process, err = process.Start(cmd); err != nil {
 		return errors.Join(fmt.Errorf("start worker %d: %w", n, err), m.log.Close())
 	}
-	m.running = true
 	c.all = append(c.all, m)
 	go func() {
 		<-m.Done()
 		_ = m.log.Close()
-		c.exits <- m
+		c.ended <- m
 	}()
 	return nil
 }
 
-// logged takes a line of the worker's log: when it is ready, and what went wrong.
-func (m *member) logged(line string) {
-	_, _ = fmt.Fprintln(m.log, line)
-	if strings.HasPrefix(line, "guarantee: ") {
-		m.begins.Do(func() { close(m.ready) })
+// errors are the ERROR lines of the log of a member that has ended.
+func (m *member) errors() (lines []string) {
+	for line := range strings.Lines(m.out.String()) {
+		var l struct{ Level string }
+		if json.Unmarshal([]byte(line), &l) == nil && l.Level == "ERROR" {
+			lines = append(lines, strings.TrimSpace(line))
+		}
 	}
-	if line = strings.TrimSpace(line); line == "" {
-		return
-	}
-	m.last = line
-	var l struct{ Level string }
-	if json.Unmarshal([]byte(line), &l) == nil && l.Level == "ERROR" {
-		m.errors = append(m.errors, line)
-	}
+	return lines
 }
 
 // wait waits, and finds out when a worker leaves meanwhile.
@@ -144,8 +127,8 @@ func (c *crew) wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
 	select {
-	case m := <-c.exits:
-		return c.left(m)
+	case m := <-c.ended:
+		return m.left()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
@@ -154,34 +137,24 @@ func (c *crew) wait(ctx context.Context, d time.Duration) error {
 }
 
 // left is the error of a worker that ended by itself.
-func (c *crew) left(m *member) error {
-	m.running = false
-	if m.Wait() == nil {
-		return fmt.Errorf("worker %d ended although it was not asked to: %s", m.n, m.last)
-	}
-	return fmt.Errorf("worker %d ended by itself: %w: %s", m.n, m.Wait(), m.last)
+func (m *member) left() error {
+	lines := strings.Split(strings.TrimSpace(m.out.String()), "\n")
+	return fmt.Errorf("worker %d ended by itself (%v): %s", m.n, m.State(), lines[len(lines)-1])
 }
 
 // stop asks the workers to drain, and waits for them.
 func (c *crew) stop() error {
 	for _, m := range c.all {
-		if m.running {
-			_ = m.Terminate()
-		}
+		_ = m.Terminate()
 	}
-	late := time.NewTimer(ending)
-	defer late.Stop()
-	for c.working() > 0 {
-		select {
-		case m := <-c.exits:
-			m.running = false
-			if m.Wait() != nil && (process.HasSignals || !m.Killed()) {
-				return c.left(m)
-			}
-		case <-late.C:
-			n := c.working()
-			c.abandon()
-			return fmt.Errorf("%d workers did not end within %s", n, ending)
+	for _, m := range c.all {
+		err := m.Stop(ending)
+		switch {
+		case err == nil || !process.HasSignals && m.Killed():
+		case m.Killed():
+			return fmt.Errorf("worker %d: %w", m.n, err)
+		default:
+			return m.left()
 		}
 	}
 	return nil
@@ -190,20 +163,6 @@ func (c *crew) stop() error {
 // abandon kills what still runs, and waits for it: no process is left after it.
 func (c *crew) abandon() {
 	for _, m := range c.all {
-		if m.running {
-			_ = m.Signal(syscall.SIGKILL)
-		}
+		m.Kill()
 	}
-	for c.working() > 0 {
-		(<-c.exits).running = false
-	}
-}
-
-func (c *crew) working() (n int) {
-	for _, m := range c.all {
-		if m.running {
-			n++
-		}
-	}
-	return n
 }

@@ -36,7 +36,10 @@ type awsPlace struct {
 // commonParams are the parameters of every URL of AWS.
 var commonParams = []string{"region", "endpoint", "profile"}
 
-var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+// Lengths are not in the patterns of names, which would take long to compile at every start.
+var regionName = regexp.MustCompile(`^[a-z0-9-]+$`)
+
+func validRegion(name string) bool { return len(name) <= 40 && regionName.MatchString(name) }
 
 // OnAWS reports that a URL names a place on SQS or DynamoDB.
 func OnAWS(raw string) bool { return sqsKind.matches(raw) || dynamoKind.matches(raw) }
@@ -111,7 +114,7 @@ func splitAWS(flag, raw, form string, params []string) (*url.URL, *awsPlace, err
 	for _, name := range commonParams {
 		q.Del(name)
 	}
-	if a.region != "" && !regionName.MatchString(a.region) {
+	if a.region != "" && !validRegion(a.region) {
 		return nil, nil, output.Usage("--%s: region %q is not the name of a region", flag, a.region).WithHint("region=eu-west-1")
 	}
 	if e, err := url.Parse(a.endpoint); a.endpoint != "" &&
@@ -236,9 +239,9 @@ func ofARN(raw string) string {
 	}
 	name, table := strings.CutPrefix(part[5], "table/")
 	switch {
-	case part[2] == "sqs" && validQueueName(name) && accountID.MatchString(part[4]) && regionName.MatchString(part[3]):
+	case part[2] == "sqs" && validQueueName(name) && accountID.MatchString(part[4]) && validRegion(part[3]):
 		return "https://sqs." + part[3] + ".amazonaws.com/" + part[4] + "/" + name
-	case part[2] == "dynamodb" && table && tableName.MatchString(name) && regionName.MatchString(part[3]):
+	case part[2] == "dynamodb" && table && validTableName(name) && validRegion(part[3]):
 		return "dynamodb://" + name + "?region=" + part[3]
 	}
 	return ""

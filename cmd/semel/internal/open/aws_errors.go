@@ -32,6 +32,8 @@ func awsError(t Target, doing string, err error, missing string) error {
 	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}
 }
 
+func awsExplain(t Target, doing string, err error) error { return awsError(t, doing, err, "") }
+
 // refusal words what a service, or the way to it, said.
 func refusal(t Target, err error, missing string) (text, hint string) {
 	action := actionOf(err)

@@ -16,10 +16,11 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 var dynamoKind = &kind{
-	schemes: []string{"dynamodb"}, parse: parseDynamo, open: openDynamo, noQueues: "DynamoDB has no queues", params: dynamoParams,
+	schemes: []string{"dynamodb"}, parse: parseDynamo, open: openDynamo, explain: awsExplain, noQueues: "DynamoDB has no queues", params: dynamoParams,
 	migrate: migrateDynamo, schema: dynamoSchema,
 }
 
@@ -184,7 +185,11 @@ func openDeadLetterTable(ctx context.Context, cfg aws.Config, t Target, queue, t
 
 const dynamoForm = "dynamodb://semel-records?region=eu-west-1"
 
-var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
+
+func validTableName(name string) bool {
+	return len(name) >= 3 && len(name) <= 255 && tableName.MatchString(name)
+}
 
 // dynamoParams are the parameters beside the common ones: all but skew and observe describe a table that was there before.
 var dynamoParams = append([]string{
@@ -196,7 +201,7 @@ func parseDynamo(flag, raw string, t *Target) error {
 	if err != nil {
 		return err
 	}
-	if strings.Trim(u.Path, "/") != "" || u.Port() != "" || u.Opaque != "" || !tableName.MatchString(u.Host) {
+	if strings.Trim(u.Path, "/") != "" || u.Port() != "" || u.Opaque != "" || !validTableName(u.Host) {
 		return output.Usage("--%s is not a URL of the form %s", flag, dynamoForm).WithHint("3 to 255 of a-z A-Z 0-9 _ . - name a table")
 	}
 	a.name = u.Host
@@ -218,7 +223,7 @@ func (a *awsPlace) layout(flag string) (o dynamodb.Options, err error) {
 		Status: p.Get("status"), TTL: p.Get("ttl"),
 	}
 	o.Gate, o.GateKey = p.Get("gate"), p.Get("gate-key")
-	if o.Gate != "" && (!tableName.MatchString(o.Gate) || o.Gate == a.name) {
+	if o.Gate != "" && (!validTableName(o.Gate) || o.Gate == a.name) {
 		return o, output.Usage("--%s: gate=%s does not name another table", flag, o.Gate)
 	}
 	if o.GateKey != "" && o.Gate == "" {
@@ -299,24 +304,18 @@ func unknownState(flag, param, name string) error {
 }
 
 // Examine tells what a worker meets in the table.
-func (d *dynamoDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+func (d *dynamoDB) Examine(ctx context.Context, _ Options) ([]ops.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	found, err := dynamodb.Examine(ctx, d.client, d.t.aws.name, d.o)
 	if err != nil {
 		return nil, awsError(d.t, "examine", err, missingTable(d.t))
 	}
-	facts := make([]Fact, len(found))
+	all := make([]ops.Check, len(found))
 	for i, f := range found {
-		facts[i] = tableFact(f, d.o.Observe)
+		if all[i] = fact(f.Level, f.Check, f.Try, "%s", f.Detail); d.o.Observe && f.Check == "clock" { // a clock that is off is no danger then
+			all[i] = fact(ops.LevelOK, f.Check, "", "not compared: a lease has ended when its record stayed unchanged for all of it")
+		}
 	}
-	return facts, nil
-}
-
-// tableFact is a fact of the adapter. Where clocks are not compared, a clock that is off is no danger.
-func tableFact(f dynamodb.Fact, observe bool) Fact {
-	if observe && f.Check == "clock" {
-		return Fact{Level: OK, Check: f.Check, Detail: "not compared: a lease has ended when its record stayed unchanged for all of it"}
-	}
-	return Fact{Level: f.Level, Check: f.Check, Detail: f.Detail, Try: f.Try}
+	return all, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sort"
@@ -26,7 +25,7 @@ import (
 const kafkaForm = "kafka://user@host:9092?queue=orders"
 
 var kafkaKind = &kind{
-	schemes: []string{"kafka"}, parse: parseKafka, open: openKafka, namesQueue: true, form: kafkaForm,
+	schemes: []string{"kafka"}, parse: parseKafka, open: openKafka, explain: kafkaError, namesQueue: true, form: kafkaForm,
 	noRecords: "the adapter of Kafka keeps no records", create: createKafka,
 }
 
@@ -140,14 +139,14 @@ func (p *kafkaPlace) load(t Target) (o kafka.CreateOptions, err error) {
 
 // kafkaDB is the topics of a cluster.
 type kafkaDB struct {
-	t      Target
+	noRecords
 	o      kafka.CreateOptions
 	queues []*kafka.Queue
 }
 
 func openKafka(_ context.Context, t Target, _ Options) (Database, error) {
 	o, err := t.kafka.load(t)
-	return &kafkaDB{t: t, o: o}, err
+	return &kafkaDB{noRecords: noRecords{t}, o: o}, err
 }
 
 // Queue opens a topic, which has to exist.
@@ -179,9 +178,6 @@ func createKafka(ctx context.Context, t Target, how NewQueue) error {
 	}
 	return nil
 }
-
-// Store is not reached: a Set asks HasRecords before.
-func (d *kafkaDB) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
 
 // Queues lists the topics of the cluster that are not internal.
 func (d *kafkaDB) Queues(ctx context.Context) ([]string, error) {
@@ -220,22 +216,14 @@ func (d *kafkaDB) Close() error {
 	return errors.Join(errs...)
 }
 
-// kafkaError says why a topic could not be used, in one line, and what to do about it.
+// kafkaError says why a topic could not be used, and what to do about it.
 func kafkaError(t Target, doing string, err error) error {
-	if e := (*output.Error)(nil); errors.As(err, &e) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	text, hint := output.Split(err)
-	text = strings.TrimPrefix(text, "kafka: ")
-	switch {
-	case errors.Is(err, kafka.ErrNotFound):
-		err = errors.Join(ErrNoQueue, err)
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.IllegalSaslState), errors.Is(err, kerr.UnsupportedSaslMechanism):
-		text, hint = "the broker refuses the credentials: "+text, "check the user of the URL with KAFKA_PASSWORD, and sasl="
-	case errors.Is(err, context.DeadlineExceeded) || isConnect(err):
-		text, hint = "it cannot be reached: "+text, "check that a broker listens there, host and port of the URL, and tls= and sasl="
-	}
-	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}
+	return t.unreachable(doing, "kafka", err,
+		meaning{errors.Is(err, kafka.ErrNotFound), "", t.kafka.servers.createHint(t, "KAFKA_PASSWORD"), ErrNoQueue},
+		meaning{errors.Is(err, kerr.SaslAuthenticationFailed) || errors.Is(err, kerr.IllegalSaslState) ||
+			errors.Is(err, kerr.UnsupportedSaslMechanism), "the broker refuses the credentials: ",
+			"check the user of the URL with KAFKA_PASSWORD, and sasl=", nil},
+		meaning{refused(err), "it cannot be reached: ", "check that a broker listens there, host and port of the URL, and tls= and sasl=", nil})
 }
 
 // RemoveKafka deletes the topic of a URL. What is not there is no error.
@@ -244,7 +232,7 @@ func RemoveKafka(ctx context.Context, raw string) error {
 	if err != nil {
 		return err
 	}
-	d := &kafkaDB{t: t}
+	d := &kafkaDB{noRecords: noRecords{t}}
 	if d.o, err = t.kafka.load(t); err != nil {
 		return err
 	}

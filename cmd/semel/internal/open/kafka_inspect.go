@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +77,7 @@ func (d *kafkaDB) look(ctx context.Context, name string) (q kafkaQueue, err erro
 }
 
 // Examine tells how topic and group of the URL are set. Which acknowledged messages can be lost the queue's features say.
-func (d *kafkaDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+func (d *kafkaDB) Examine(ctx context.Context, _ Options) ([]ops.Check, error) {
 	q, err := d.look(ctx, d.t.QueueName())
 	if err != nil {
 		return nil, err
@@ -86,32 +85,27 @@ func (d *kafkaDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 	return q.facts(), nil
 }
 
-func (q *kafkaQueue) facts() []Fact {
-	facts := []Fact{{OK, "topic", fmt.Sprintf("%s: %d partitions, %d replicas; group %s: %d members", q.topic, q.partitions, q.replicas, q.group,
-		len(q.members)), ""}}
-	add := func(bad bool, level, check, try, format string, args ...any) {
-		if bad {
-			facts = append(facts, Fact{level, check, fmt.Sprintf(format, args...), try})
-		}
-	}
+func (q *kafkaQueue) facts() []ops.Check {
+	var f Facts
+	f.Add(ops.LevelOK, "topic", "", "%s: %d partitions, %d replicas; group %s: %d members", q.topic, q.partitions, q.replicas, q.group, len(q.members))
 	edit := "kafka-configs.sh --alter --topic " + q.topic + " --add-config "
-	add(q.config == nil, Warning, "topic", "allow the user to describe the configuration of the topic", "the settings of the topic cannot be read")
+	f.When(q.config == nil, ops.LevelWarning, "topic", "allow the user to describe the configuration of the topic", "the settings of the topic cannot be read")
 	policy, kept := q.config["cleanup.policy"], q.duration("retention.ms")
-	add(strings.Contains(policy, "compact"), Danger, "cleanup", edit+"cleanup.policy=delete",
+	f.When(strings.Contains(policy, "compact"), ops.LevelDanger, "cleanup", edit+"cleanup.policy=delete",
 		"the topic is compacted (cleanup.policy %s): a message is dropped unread when a later one has its key", policy)
-	add(kept > 0 && kept < 24*time.Hour, Warning, "retention", edit+"retention.ms=604800000",
+	f.When(kept > 0 && kept < 24*time.Hour, ops.LevelWarning, "retention", edit+"retention.ms=604800000",
 		"a message that is not handled within %s is dropped without a dead letter", words.About(kept))
 	limit := q.config["retention.bytes"]
-	add(limit != "" && limit != "-1", Warning, "retention", edit+"retention.bytes=-1",
+	f.When(limit != "" && limit != "-1", ops.LevelWarning, "retention", edit+"retention.bytes=-1",
 		"a partition that is larger than %s bytes drops its oldest messages, handled or not", limit)
-	add(q.offsetsKept > 0 && kept > 0 && q.offsetsKept < kept, Warning, "offsets", "offsets.retention.minutes of the brokers: longer than the topic's retention",
+	f.When(q.offsetsKept > 0 && kept > 0 && q.offsetsKept < kept, ops.LevelWarning, "offsets", "offsets.retention.minutes of the brokers: longer than the topic's retention",
 		"the position of a group without members is dropped after %s: everything that the topic keeps (%s) is then delivered again, and replayed "+
 			"only if its records are kept as long", words.About(q.offsetsKept), words.About(kept))
-	add(q.partitions == 1, OK, "partitions", "",
+	f.When(q.partitions == 1, ops.LevelOK, "partitions", "",
 		"one partition: one worker receives at a time, and others take over")
 	for _, m := range q.members {
-		add(!strings.HasPrefix(m, "semel"), Warning, "group", "a group of its own for each program (group= in the URL)",
+		f.When(!strings.HasPrefix(m, "semel"), ops.LevelWarning, "group", "a group of its own for each program (group= in the URL)",
 			"the group has a member that is not semel (%q): what it receives has no records", m)
 	}
-	return facts
+	return f
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 )
 
 func TestParseKafka(t *testing.T) {
@@ -73,7 +74,7 @@ func TestKafkaFacts(t *testing.T) {
 			config: map[string]string{"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"},
 		}
 	}
-	if got := sound().facts(); len(got) != 1 || got[0].Level != OK {
+	if got := sound().facts(); len(got) != 1 || got[0].Level != ops.LevelOK {
 		t.Errorf("a sound topic: %+v", got)
 	}
 	for name, c := range map[string]struct {
@@ -81,13 +82,13 @@ func TestKafkaFacts(t *testing.T) {
 		change              func(q *kafkaQueue)
 		level, check, wants string
 	}{
-		"compacted":    {set: map[string]string{"cleanup.policy": "compact,delete"}, level: Danger, check: "cleanup", wants: "dropped unread"},
-		"short":        {set: map[string]string{"retention.ms": "3600000"}, level: Warning, check: "retention", wants: "within 1h"},
-		"bytes":        {set: map[string]string{"retention.bytes": "1073741824"}, level: Warning, check: "retention", wants: "1073741824 bytes"},
-		"offsets":      {change: func(q *kafkaQueue) { q.offsetsKept = 24 * time.Hour }, level: Warning, check: "offsets", wants: "after 1d"},
-		"other member": {change: func(q *kafkaQueue) { q.members = []string{"semel", "sarama"} }, level: Warning, check: "group", wants: `"sarama"`},
-		"one":          {change: func(q *kafkaQueue) { q.partitions = 1 }, level: OK, check: "partitions", wants: "one worker receives"},
-		"forbidden":    {change: func(q *kafkaQueue) { q.config = nil }, level: Warning, check: "topic", wants: "cannot be read"},
+		"compacted":    {set: map[string]string{"cleanup.policy": "compact,delete"}, level: ops.LevelDanger, check: "cleanup", wants: "dropped unread"},
+		"short":        {set: map[string]string{"retention.ms": "3600000"}, level: ops.LevelWarning, check: "retention", wants: "within 1h"},
+		"bytes":        {set: map[string]string{"retention.bytes": "1073741824"}, level: ops.LevelWarning, check: "retention", wants: "1073741824 bytes"},
+		"offsets":      {change: func(q *kafkaQueue) { q.offsetsKept = 24 * time.Hour }, level: ops.LevelWarning, check: "offsets", wants: "after 1d"},
+		"other member": {change: func(q *kafkaQueue) { q.members = []string{"semel", "sarama"} }, level: ops.LevelWarning, check: "group", wants: `"sarama"`},
+		"one":          {change: func(q *kafkaQueue) { q.partitions = 1 }, level: ops.LevelOK, check: "partitions", wants: "one worker receives"},
+		"forbidden":    {change: func(q *kafkaQueue) { q.config = nil }, level: ops.LevelWarning, check: "topic", wants: "cannot be read"},
 	} {
 		q := sound()
 		if maps.Copy(q.config, c.set); c.change != nil {
@@ -97,7 +98,7 @@ func TestKafkaFacts(t *testing.T) {
 		if len(got) != 2 || got[1].Level != c.level || got[1].Check != c.check || !strings.Contains(got[1].Detail, c.wants) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if c.level != OK && got[1].Try == "" {
+		if c.level != ops.LevelOK && got[1].Try == "" {
 			t.Errorf("%s: no fix is named", name)
 		}
 	}

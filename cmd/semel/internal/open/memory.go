@@ -12,7 +12,7 @@ import (
 )
 
 var memoryKind = &kind{
-	schemes: []string{"memory"}, ephemeral: true, parse: parseMemory,
+	schemes: []string{"memory"}, form: "memory://?queue=orders", ephemeral: true, parse: parseMemory,
 	open: func(_ context.Context, _ Target, o Options) (Database, error) {
 		var with []memory.Option
 		if o.Visibility > 0 {

@@ -3,6 +3,7 @@ package open
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -11,16 +12,18 @@ import (
 	"strings"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/semel-dev/semel/adapters/mysql"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
 var mysqlKind = &kind{
-	schemes: []string{"mysql"}, parse: parseMySQL, open: openMySQL,
+	schemes: []string{"mysql"}, form: mysqlForm, parse: parseMySQL, open: openMySQL, explain: mysqlError, sql: connectMySQL,
 	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
 		if from, to, err = mysql.Migrate(ctx, *t.conn); err != nil {
-			err = mysqlError(t, err)
+			err = mysqlError(t, "open", err)
 		}
 		return from, to, err
 	},
@@ -87,7 +90,7 @@ func openMySQL(ctx context.Context, t Target, o Options) (Database, error) {
 	mo := mysql.Options{ReadOnly: o.ReadOnly, Visibility: o.Visibility, MaxConns: max(leastPool, connectionsOf(o.Committers))}
 	db, err := mysql.Open(ctx, *t.conn, mo)
 	if err != nil {
-		return nil, mysqlError(t, err)
+		return nil, mysqlError(t, "open", err)
 	}
 	return mysqlDB{db, t}, nil
 }
@@ -98,8 +101,20 @@ func (d mysqlDB) Queue(_ context.Context, name string, visible time.Duration) (d
 
 func (d mysqlDB) Store(context.Context) (driver.Store, error) { return d.DB.Store(), nil }
 
-// mysqlError says why a database could not be opened, and what to do about it.
-func mysqlError(t Target, err error) error {
+func connectMySQL(t Target, _ bool) (*sql.DB, error) {
+	cfg, err := mysql.ParseURL(*t.conn)
+	if err != nil {
+		return nil, output.Usage("%s: %w", t.Shown, err)
+	}
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, mysqlError(t, "open", err)
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// mysqlError says why a database could not be used, and what to do about it.
+func mysqlError(t Target, doing string, err error) error {
 	var schema *mysql.SchemaError
 	if errors.As(err, &schema) {
 		return schemaOff(t, schema, "")
@@ -108,5 +123,5 @@ func mysqlError(t Target, err error) error {
 	if dial := (*net.OpError)(nil); hint == "" && errors.As(err, &dial) {
 		hint = "check that the server runs and listens there (mariadb-admin ping), and host and port of the URL"
 	}
-	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("open %s: %s", t.Shown, plain(text)), err}, Hint: hint}
+	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, plain(text)), err}, Hint: hint}
 }

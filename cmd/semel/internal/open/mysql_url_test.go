@@ -7,6 +7,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/mysql"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 )
 
 func TestParseMySQL(t *testing.T) {
@@ -61,7 +62,7 @@ func TestParseMySQL_Refuses(t *testing.T) {
 func TestMySQLFacts(t *testing.T) {
 	sound := mysql.Facts{Version: "10.11.6-MariaDB", FlushLog: 1, MaxPacket: 16 << 20, MaxConnections: 151, Isolation: "READ-COMMITTED"}
 	for _, f := range mysqlFacts(sound, 10, 1) {
-		if f.Level != OK {
+		if f.Level != ops.LevelOK {
 			t.Errorf("a sound server: %+v", f)
 		}
 	}
@@ -69,21 +70,21 @@ func TestMySQLFacts(t *testing.T) {
 		change             func(f *mysql.Facts)
 		level, check, says string
 	}{
-		"read-only":    {func(f *mysql.Facts) { f.ReadOnly = true }, Danger, "server", "is read-only"},
-		"flush":        {func(f *mysql.Facts) { f.FlushLog = 2 }, Danger, "commits", "innodb_flush_log_at_trx_commit is 2"},
-		"binlog":       {func(f *mysql.Facts) { f.Binlog, f.SemiSync = true, true }, Danger, "replication", "sync_binlog is 0"},
-		"asynchronous": {func(f *mysql.Facts) { f.Binlog, f.SyncBinlog = true, 1 }, Warning, "replication", "asynchronous"},
-		"galera":       {func(f *mysql.Facts) { f.Galera = true }, Warning, "cluster", "Galera"},
-		"engine":       {func(f *mysql.Facts) { f.Engine = "MyISAM" }, Danger, "engine", "MyISAM"},
-		"isolation":    {func(f *mysql.Facts) { f.Isolation = "REPEATABLE-READ" }, Danger, "isolation", "REPEATABLE-READ"},
-		"packet":       {func(f *mysql.Facts) { f.MaxPacket = 1 << 20 }, Warning, "packet", "1048576"},
-		"connections":  {func(f *mysql.Facts) { f.MaxConnections = 12 }, Danger, "connections", "10 of the server's 12"},
+		"read-only":    {func(f *mysql.Facts) { f.ReadOnly = true }, ops.LevelDanger, "server", "is read-only"},
+		"flush":        {func(f *mysql.Facts) { f.FlushLog = 2 }, ops.LevelDanger, "commits", "innodb_flush_log_at_trx_commit is 2"},
+		"binlog":       {func(f *mysql.Facts) { f.Binlog, f.SemiSync = true, true }, ops.LevelDanger, "replication", "sync_binlog is 0"},
+		"asynchronous": {func(f *mysql.Facts) { f.Binlog, f.SyncBinlog = true, 1 }, ops.LevelWarning, "replication", "asynchronous"},
+		"galera":       {func(f *mysql.Facts) { f.Galera = true }, ops.LevelWarning, "cluster", "Galera"},
+		"engine":       {func(f *mysql.Facts) { f.Engine = "MyISAM" }, ops.LevelDanger, "engine", "MyISAM"},
+		"isolation":    {func(f *mysql.Facts) { f.Isolation = "REPEATABLE-READ" }, ops.LevelDanger, "isolation", "REPEATABLE-READ"},
+		"packet":       {func(f *mysql.Facts) { f.MaxPacket = 1 << 20 }, ops.LevelWarning, "packet", "1048576"},
+		"connections":  {func(f *mysql.Facts) { f.MaxConnections = 12 }, ops.LevelDanger, "connections", "10 of the server's 12"},
 	} {
 		f := sound
 		c.change(&f)
-		var odd []Fact
+		var odd []ops.Check
 		for _, fact := range mysqlFacts(f, 10, 1) {
-			if fact.Level != OK {
+			if fact.Level != ops.LevelOK {
 				odd = append(odd, fact)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sort"
@@ -21,13 +20,13 @@ import (
 )
 
 var natsKind = &kind{
-	schemes: []string{"nats"}, parse: parseNATS, open: openNATS, namesQueue: true, form: natsForm,
+	schemes: []string{"nats"}, parse: parseNATS, open: openNATS, explain: natsError, namesQueue: true, form: natsForm,
 	noRecords: "the adapter of NATS keeps no records", create: createNATS,
 }
 
 // natsDB is the streams of an account.
 type natsDB struct {
-	t  Target
+	noRecords
 	nc *natsclient.Conn
 }
 
@@ -36,7 +35,7 @@ func openNATS(_ context.Context, t Target, _ Options) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &natsDB{t, nc}, nil
+	return &natsDB{noRecords{t}, nc}, nil
 }
 
 // connect connects as the URL says. What is secret may come from the variables that the nats command takes.
@@ -101,7 +100,7 @@ func (d *natsDB) options(name string) (o nats.Options, at Target, err error) {
 	at = d.t
 	if name != d.t.Queue {
 		o.Subject, o.Bucket = "", ""
-		at.Shown = "nats://" + strings.Join(d.t.nats.hosts, ",") + "?queue=" + name
+		at.Queue, at.Shown = name, "nats://"+strings.Join(d.t.nats.hosts, ",")+"?queue="+name
 	}
 	return o, at, err
 }
@@ -132,9 +131,6 @@ func createNATS(ctx context.Context, t Target, how NewQueue) (err error) {
 	}
 	return nil
 }
-
-// Store is not reached: a Set asks HasRecords before.
-func (d *natsDB) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
 
 // Queues lists the streams of the account that have the consumer of the URL.
 func (d *natsDB) Queues(ctx context.Context) (names []string, err error) {
@@ -175,24 +171,15 @@ func (d *natsDB) Close() error {
 	return nil
 }
 
-// natsError says why a stream could not be opened, in one line, and what to do about it.
+// natsError says why a stream could not be used, and what to do about it.
 func natsError(t Target, doing string, err error) error {
-	if e := (*output.Error)(nil); errors.As(err, &e) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	text, hint := output.Split(err)
-	text = strings.TrimPrefix(text, "nats: ")
-	switch {
-	case errors.Is(err, nats.ErrNotFound):
-		err = errors.Join(ErrNoQueue, err)
-	case errors.Is(err, natsclient.ErrAuthorization) || errors.Is(err, natsclient.ErrAuthExpired):
-		text, hint = "the server refuses the credentials", "check the user of the URL with NATS_PASSWORD, or creds=, nkey= or NATS_TOKEN"
-	case errors.Is(err, natsclient.ErrNoServers) || errors.Is(err, natsclient.ErrTimeout) || isConnect(err):
-		text, hint = "it cannot be reached: "+text, "check that a NATS server listens there, and host and port of the URL"
-	case errors.Is(err, natsclient.ErrSecureConnRequired):
-		hint = "tls=on in the URL, and tls_ca=FILE where its authority is your own"
-	}
-	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}
+	return t.unreachable(doing, "nats", err,
+		meaning{errors.Is(err, nats.ErrNotFound), "", t.nats.servers.createHint(t, "NATS_PASSWORD"), ErrNoQueue},
+		meaning{errors.Is(err, natsclient.ErrAuthorization) || errors.Is(err, natsclient.ErrAuthExpired), "the server refuses the credentials",
+			"check the user of the URL with NATS_PASSWORD, or creds=, nkey= or NATS_TOKEN", nil},
+		meaning{errors.Is(err, natsclient.ErrNoServers) || errors.Is(err, natsclient.ErrTimeout), "it cannot be reached: ",
+			"check that a NATS server listens there, and host and port of the URL", nil},
+		meaning{errors.Is(err, natsclient.ErrSecureConnRequired), "", "tls=on in the URL, and tls_ca=FILE where its authority is your own", nil})
 }
 
 // RemoveNATS deletes the stream of a URL and the bucket of its dead letters. What is not there is no error.
@@ -205,7 +192,7 @@ func RemoveNATS(ctx context.Context, raw string) error {
 	if err != nil {
 		return err
 	}
-	d := &natsDB{t, nc}
+	d := &natsDB{noRecords{t}, nc}
 	defer d.nc.Close()
 	js, err := d.jetStream()
 	if err != nil {

@@ -62,7 +62,7 @@ func (d *natsDB) Live(ctx context.Context, queue string) (*ops.LiveQueue, error)
 }
 
 // Examine tells how stream and consumer of the URL are set. How the server brings messages to disk the queue's features say.
-func (d *natsDB) Examine(ctx context.Context, o Options) ([]Fact, error) {
+func (d *natsDB) Examine(ctx context.Context, o Options) ([]ops.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, d.t.QueueName())
@@ -73,41 +73,35 @@ func (d *natsDB) Examine(ctx context.Context, o Options) ([]Fact, error) {
 	return q.facts(), nil
 }
 
-func (q *natsQueue) facts() []Fact {
+func (q *natsQueue) facts() []ops.Check {
 	c, s := &q.consumer.Config, &q.stream.Config
-	facts := []Fact{{
-		OK, "stream", fmt.Sprintf("%s: %s, %s storage, %d replicas; consumer %s: AckWait %s; server %s", s.Name, strings.ToLower(s.Retention.String()),
-			strings.ToLower(s.Storage.String()), s.Replicas, q.consumer.Name, words.About(c.AckWait), q.version), "",
-	}}
-	add := func(bad bool, level, check, try, format string, args ...any) {
-		if bad {
-			facts = append(facts, Fact{level, check, fmt.Sprintf(format, args...), try})
-		}
-	}
+	var f Facts
+	f.Add(ops.LevelOK, "stream", "", "%s: %s, %s storage, %d replicas; consumer %s: AckWait %s; server %s", s.Name, strings.ToLower(s.Retention.String()),
+		strings.ToLower(s.Storage.String()), s.Replicas, q.consumer.Name, words.About(c.AckWait), q.version)
 	edit := "nats consumer edit " + s.Name + " " + q.consumer.Name
-	add(s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0 || s.MaxMsgsPerSubject > 0), Danger, "discard",
+	f.When(s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0 || s.MaxMsgsPerSubject > 0), ops.LevelDanger, "discard",
 		"nats stream edit "+s.Name+" --discard=new, or no limit of messages or bytes",
 		"a stream that is full drops its oldest messages, handled or not (discard old, max_msgs %d, max_bytes %d, max_msgs_per_subject %d)",
 		s.MaxMsgs, s.MaxBytes, s.MaxMsgsPerSubject)
-	add(s.MaxAge > 0, Warning, "max age", "a MaxAge that no outage of the workers outlasts, or none",
+	f.When(s.MaxAge > 0, ops.LevelWarning, "max age", "a MaxAge that no outage of the workers outlasts, or none",
 		"a message that is not handled within %s is dropped without a dead letter", words.About(s.MaxAge))
-	add(c.MaxDeliver > 0, Danger, "max deliver", edit+" --max-deliver=-1",
+	f.When(c.MaxDeliver > 0, ops.LevelDanger, "max deliver", edit+" --max-deliver=-1",
 		"a message that was delivered %d times is delivered to nobody and stays in the stream: look after those by a consumer of the "+
 			"advisories $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.%s.%s", c.MaxDeliver, s.Name, q.consumer.Name)
-	add(c.MaxAckPending > 0 && c.MaxAckPending <= fewPending, Warning, "ack pending", edit+" --max-pending=100000",
+	f.When(c.MaxAckPending > 0 && c.MaxAckPending <= fewPending, ops.LevelWarning, "ack pending", edit+" --max-pending=100000",
 		"delivery stops silently while %d messages are in flight or wait for their next attempt, delayed ones included", c.MaxAckPending)
-	add(q.visibility > 0 && c.AckWait != q.visibility, Danger, "ack wait", fmt.Sprintf("--visibility %s, or %s --wait=%s", words.About(c.AckWait), edit,
+	f.When(q.visibility > 0 && c.AckWait != q.visibility, ops.LevelDanger, "ack wait", fmt.Sprintf("--visibility %s, or %s --wait=%s", words.About(c.AckWait), edit,
 		words.About(q.visibility)), "AckWait is %s and the worker's visibility %s: a worker does not start", words.About(c.AckWait), words.About(q.visibility))
-	add(c.AckWait < 3*q.rtt, Warning, "ack wait", "a longer AckWait", "AckWait (%s) is less than three round trips of %s", words.About(c.AckWait), q.rtt)
-	add(len(c.BackOff) > 0, Warning, "backoff", "a consumer without BackOff: semel delays retries itself (--backoff)",
+	f.When(c.AckWait < 3*q.rtt, ops.LevelWarning, "ack wait", "a longer AckWait", "AckWait (%s) is less than three round trips of %s", words.About(c.AckWait), q.rtt)
+	f.When(len(c.BackOff) > 0, ops.LevelWarning, "backoff", "a consumer without BackOff: semel delays retries itself (--backoff)",
 		"BackOff %v replaces AckWait, so how long a delivery is a worker's own differs from delivery to delivery", c.BackOff)
-	add(c.InactiveThreshold > 0, Warning, "consumer", edit+" with an inactive threshold of 0",
+	f.When(c.InactiveThreshold > 0, ops.LevelWarning, "consumer", edit+" with an inactive threshold of 0",
 		"the server deletes the consumer, and what it knows of deliveries, when no worker runs for %s", words.About(c.InactiveThreshold))
-	add(c.MemoryStorage, Danger, "consumer", "a consumer without mem_storage",
+	f.When(c.MemoryStorage, ops.LevelDanger, "consumer", "a consumer without mem_storage",
 		"the consumer's state is in memory: after a restart of the server every message that is left is delivered again")
-	add(s.Replicas%2 == 0, Warning, "replicas", "3 replicas", "%d replicas survive no more failures than %d", s.Replicas, s.Replicas-1)
-	add(older(q.version, 2, 10), Warning, "server", "NATS 2.10 or newer", "server %s does not let sync_interval be set: it syncs every 2m", q.version)
-	return facts
+	f.When(s.Replicas%2 == 0, ops.LevelWarning, "replicas", "3 replicas", "%d replicas survive no more failures than %d", s.Replicas, s.Replicas-1)
+	f.When(older(q.version, 2, 10), ops.LevelWarning, "server", "NATS 2.10 or newer", "server %s does not let sync_interval be set: it syncs every 2m", q.version)
+	return f
 }
 
 // older tells whether a version is before MAJOR.MINOR; one that cannot be read is not.

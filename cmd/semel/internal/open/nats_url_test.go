@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 )
 
 func TestParseNATS(t *testing.T) {
@@ -72,25 +73,25 @@ func TestNATSFacts(t *testing.T) {
 			version: "2.15.2", rtt: time.Millisecond, visibility: 30 * time.Second,
 		}
 	}
-	if got := sound().facts(); len(got) != 1 || got[0].Level != OK {
+	if got := sound().facts(); len(got) != 1 || got[0].Level != ops.LevelOK {
 		t.Errorf("a sound stream: %+v", got)
 	}
 	for name, c := range map[string]struct {
 		change             func(q *natsQueue)
 		level, check, says string
 	}{
-		"max msgs":     {func(q *natsQueue) { q.stream.Config.Discard, q.stream.Config.MaxMsgs = jetstream.DiscardOld, 9 }, Danger, "discard", "max_msgs 9"},
-		"max bytes":    {func(q *natsQueue) { q.stream.Config.Discard, q.stream.Config.MaxBytes = jetstream.DiscardOld, 9 }, Danger, "discard", "max_bytes 9"},
-		"max age":      {func(q *natsQueue) { q.stream.Config.MaxAge = time.Hour }, Warning, "max age", "within 1h"},
-		"max deliver":  {func(q *natsQueue) { q.consumer.Config.MaxDeliver = 5 }, Danger, "max deliver", "5 times"},
-		"few pending":  {func(q *natsQueue) { q.consumer.Config.MaxAckPending = 1000 }, Warning, "ack pending", "1000"},
-		"ack wait":     {func(q *natsQueue) { q.visibility = time.Minute }, Danger, "ack wait", "1m"},
-		"far away":     {func(q *natsQueue) { q.rtt = 11 * time.Second }, Warning, "ack wait", "three round trips"},
-		"backoff":      {func(q *natsQueue) { q.consumer.Config.BackOff = []time.Duration{1} }, Warning, "backoff", "replaces AckWait"},
-		"inactive":     {func(q *natsQueue) { q.consumer.Config.InactiveThreshold = time.Hour }, Warning, "consumer", "deletes the consumer"},
-		"memory":       {func(q *natsQueue) { q.consumer.Config.MemoryStorage = true }, Danger, "consumer", "in memory"},
-		"two replicas": {func(q *natsQueue) { q.stream.Config.Replicas = 2 }, Warning, "replicas", "no more failures than 1"},
-		"old":          {func(q *natsQueue) { q.version = "2.9.10" }, Warning, "server", "2.9.10"},
+		"max msgs":     {func(q *natsQueue) { q.stream.Config.Discard, q.stream.Config.MaxMsgs = jetstream.DiscardOld, 9 }, ops.LevelDanger, "discard", "max_msgs 9"},
+		"max bytes":    {func(q *natsQueue) { q.stream.Config.Discard, q.stream.Config.MaxBytes = jetstream.DiscardOld, 9 }, ops.LevelDanger, "discard", "max_bytes 9"},
+		"max age":      {func(q *natsQueue) { q.stream.Config.MaxAge = time.Hour }, ops.LevelWarning, "max age", "within 1h"},
+		"max deliver":  {func(q *natsQueue) { q.consumer.Config.MaxDeliver = 5 }, ops.LevelDanger, "max deliver", "5 times"},
+		"few pending":  {func(q *natsQueue) { q.consumer.Config.MaxAckPending = 1000 }, ops.LevelWarning, "ack pending", "1000"},
+		"ack wait":     {func(q *natsQueue) { q.visibility = time.Minute }, ops.LevelDanger, "ack wait", "1m"},
+		"far away":     {func(q *natsQueue) { q.rtt = 11 * time.Second }, ops.LevelWarning, "ack wait", "three round trips"},
+		"backoff":      {func(q *natsQueue) { q.consumer.Config.BackOff = []time.Duration{1} }, ops.LevelWarning, "backoff", "replaces AckWait"},
+		"inactive":     {func(q *natsQueue) { q.consumer.Config.InactiveThreshold = time.Hour }, ops.LevelWarning, "consumer", "deletes the consumer"},
+		"memory":       {func(q *natsQueue) { q.consumer.Config.MemoryStorage = true }, ops.LevelDanger, "consumer", "in memory"},
+		"two replicas": {func(q *natsQueue) { q.stream.Config.Replicas = 2 }, ops.LevelWarning, "replicas", "no more failures than 1"},
+		"old":          {func(q *natsQueue) { q.version = "2.9.10" }, ops.LevelWarning, "server", "2.9.10"},
 	} {
 		q := sound()
 		c.change(q)

@@ -187,6 +187,11 @@ func (d noQueues) Queue(context.Context, string, time.Duration) (driver.Queue, e
 
 func (d noQueues) Queues(context.Context) ([]string, error) { return nil, d.t.HasQueues("queue") }
 
+// noRecords is the same without records.
+type noRecords struct{ t Target }
+
+func (d noRecords) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
+
 // CheckStore refuses a URL that can be no store, before anything is opened.
 func CheckStore(raw string) error {
 	t, err := Parse("store", raw)
@@ -290,27 +295,10 @@ func AWS(ctx context.Context, flag, raw string) (aws.Config, error) {
 // Explain adds the place to an error of a database or service, never a password. doing is a verb ("make a queue in").
 func Explain(flag, raw, doing string, err error) error {
 	t, perr := Parse(flag, raw)
-	switch {
-	case err == nil || perr != nil:
+	if err == nil || perr != nil {
 		return err
-	case t.aws != nil:
-		return awsError(t, doing, err, "")
-	case t.nats != nil:
-		return natsError(t, doing, err)
-	case t.rabbit != nil:
-		return rabbitError(t, doing, err)
-	case t.kafka != nil:
-		return kafkaError(t, doing, err)
-	case t.kind == postgresKind:
-		return unreachableServer(t, err)
-	case t.kind == mysqlKind:
-		return mysqlError(t, err)
-	case t.kind == redisKind:
-		return redisError(t, doing, err)
-	case t.kind == sqliteKind:
-		return unreachableFile(t, err)
 	}
-	return err
+	return t.explain(doing, err)
 }
 
 // MissingQueue reports that SQS knows no queue of that name.

@@ -2,6 +2,7 @@ package open
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
@@ -22,7 +24,7 @@ import (
 )
 
 var postgresKind = &kind{
-	schemes: []string{"postgres", "postgresql"}, parse: parsePostgres, open: openPostgres,
+	schemes: []string{"postgres", "postgresql"}, form: postgresForm, parse: parsePostgres, open: openPostgres, explain: postgresError, sql: connectPostgres,
 	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
 		if from, to, err = postgres.Migrate(ctx, *t.conn); err != nil {
 			err = notMigrated(t, err)
@@ -45,7 +47,7 @@ func openPostgres(ctx context.Context, t Target, o Options) (Database, error) {
 	}
 	db, err := postgres.Open(ctx, *t.conn, po)
 	if err != nil {
-		return nil, unreachableServer(t, err)
+		return nil, postgresError(t, "open", err)
 	}
 	return postgresDB{db, t}, nil
 }
@@ -62,8 +64,17 @@ func (d postgresDB) Queue(_ context.Context, name string, visible time.Duration)
 
 func (d postgresDB) Store(context.Context) (driver.Store, error) { return d.DB.Store(), nil }
 
-// unreachableServer says why a database could not be opened, and what to do about it.
-func unreachableServer(t Target, err error) error {
+// connectPostgres connects with the session that the URL says.
+func connectPostgres(t Target, _ bool) (*sql.DB, error) {
+	cfg, err := pgxpool.ParseConfig(*t.conn) // a pool's, because the URL may have the parameters of one
+	if err != nil {
+		return nil, output.Usage("%s: %w", t.Shown, err)
+	}
+	return stdlib.OpenDB(*cfg.ConnConfig), nil
+}
+
+// postgresError says why a database could not be used, and what to do about it.
+func postgresError(t Target, doing string, err error) error {
 	var schema *postgres.SchemaError
 	if errors.As(err, &schema) {
 		return schemaOff(t, schema, " in its search_path")
@@ -82,12 +93,12 @@ func unreachableServer(t Target, err error) error {
 	} else if hint == "" && isConnect(err) {
 		hint = "check that the server runs and listens there (pg_isready), and host and port of the URL"
 	}
-	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("open %s: %s", t.Shown, plain(text)), err}, Hint: hint}
+	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, plain(text)), err}, Hint: hint}
 }
 
 // notMigrated is unreachableServer for migrate, which needs more rights than a worker.
 func notMigrated(t Target, err error) error {
-	err = unreachableServer(t, err)
+	err = postgresError(t, "open", err)
 	if e := (*output.Error)(nil); errors.As(err, &e) && sqlState(err) == "42501" {
 		e.Hint = "run it as the owner of the database, or GRANT CREATE, USAGE ON SCHEMA … to this role"
 	}
@@ -360,12 +371,20 @@ func placeOf(cfg *pgxpool.Config) string {
 	return fmt.Sprintf("postgres:%q %q %q %q", at, c.Database, c.User, params)
 }
 
-// InSchema is the connection URL for the tables in a schema of the database that a postgres:// URL names ("": as the URL
-// says). It holds the password, if the URL has one: it is for connecting, not for showing.
+// InSchema is the connection URL for the tables in a schema of the database that a postgres:// URL names, or in another
+// database of the server of a mysql:// URL ("": as the URL says). It holds the password, if the URL has one: it is for
+// connecting, not for showing.
 func InSchema(raw, schema string) (string, error) {
 	t, err := Parse("store", raw)
 	if err != nil {
 		return "", err
+	}
+	if t.kind == mysqlKind {
+		u, err := url.Parse(*t.conn)
+		if err == nil && schema != "" {
+			u.Path = "/" + schema
+		}
+		return u.String(), err
 	}
 	if t.kind != postgresKind {
 		return "", output.Usage("--store %s is no postgres:// URL", t.Shown).WithHint("--store '%s'", postgresForm)

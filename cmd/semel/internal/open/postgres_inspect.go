@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/ops"
 )
 
 // server is what doctor reads of a PostgreSQL server.
@@ -48,24 +50,22 @@ const sqlRights = `WITH mine AS (
 ) SELECT coalesce(string_agg(what, ', ' ORDER BY what), '') FROM lacks`
 
 // Examine asks the server what a worker with these options meets.
-func (d postgresDB) Examine(ctx context.Context, o Options) ([]Fact, error) {
+func (d postgresDB) Examine(ctx context.Context, o Options) ([]ops.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	facts, err := d.examine(ctx, o)
 	switch sqlState(err) {
 	case "26000", "42P05": // a prepared statement is missing, or is there already
-		return []Fact{{
-			Danger, "pooler", "there is one in transaction mode, and prepared statements of one connection meet another's: a worker would fail",
-			"default_query_exec_mode=exec in the URL, or a pooler that follows prepared statements",
-		}}, nil
+		return []ops.Check{fact(ops.LevelDanger, "pooler", "default_query_exec_mode=exec in the URL, or a pooler that follows prepared statements",
+			"there is one in transaction mode, and prepared statements of one connection meet another's: a worker would fail")}, nil
 	}
 	return facts, err
 }
 
-func (d postgresDB) examine(ctx context.Context, o Options) ([]Fact, error) {
+func (d postgresDB) examine(ctx context.Context, o Options) ([]ops.Check, error) {
 	c, err := d.Pool().Acquire(ctx)
 	if err != nil {
-		return nil, unreachableServer(d.t, err)
+		return nil, postgresError(d.t, "open", err)
 	}
 	defer c.Release()
 	var s server
@@ -83,46 +83,40 @@ func (d postgresDB) examine(ctx context.Context, o Options) ([]Fact, error) {
 		return nil, fmt.Errorf("examine %s: %w", d.t.Shown, err)
 	}
 	most := int(d.Pool().Config().MaxConns)
-	facts := []Fact{s.role(), s.rights(lacks)}
-	facts = append(facts, s.connections(most, o.Committers), s.clock(asked, took))
 	pool, err := d.pooler(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("examine %s: %w", d.t.Shown, err)
 	}
-	facts = append(facts, pool)
-	if s.autovacuum != "on" {
-		facts = append(facts, Fact{Warning, "autovacuum", "autovacuum is off: the tables of queue and records grow, and the queue becomes slow",
-			"ALTER SYSTEM SET autovacuum = on"})
-	}
-	if s.statementTimeout > 0 && s.statementTimeout < 10*time.Second {
-		facts = append(facts, Fact{Warning, "timeouts", fmt.Sprintf("statement_timeout is %v for this role: a batch that takes longer is rolled back, and sent again",
-			s.statementTimeout), "ALTER ROLE " + s.user + " SET statement_timeout = '30s'"})
-	}
-	return facts, nil
+	f := Facts{s.role(), s.rights(lacks), s.connections(most, o.Committers), serverClock(s.now, asked, took), pool}
+	f.When(s.autovacuum != "on", ops.LevelWarning, "autovacuum", "ALTER SYSTEM SET autovacuum = on",
+		"autovacuum is off: the tables of queue and records grow, and the queue becomes slow")
+	f.When(s.statementTimeout > 0 && s.statementTimeout < 10*time.Second, ops.LevelWarning, "timeouts", "ALTER ROLE "+s.user+" SET statement_timeout = '30s'",
+		"statement_timeout is %v for this role: a batch that takes longer is rolled back, and sent again", s.statementTimeout)
+	return f, nil
 }
 
-func (s server) role() Fact {
-	f := Fact{Level: OK, Check: "server", Detail: fmt.Sprintf("PostgreSQL %s, a primary that can be written to", s.version)}
+func (s server) role() ops.Check {
 	switch {
 	case s.standby:
-		f.Level, f.Detail, f.Try = Danger, fmt.Sprintf("PostgreSQL %s, a standby: nothing can be written to it", s.version),
-			"the primary; with several hosts in the URL target_session_attrs=read-write"
+		return fact(ops.LevelDanger, "server", "the primary; with several hosts in the URL target_session_attrs=read-write",
+			"PostgreSQL %s, a standby: nothing can be written to it", s.version)
 	case s.readOnly:
-		f.Level, f.Detail, f.Try = Danger, fmt.Sprintf("PostgreSQL %s, but sessions of %s are read-only", s.version, s.user),
-			"another role, or default_transaction_read_only = off for this one"
+		return fact(ops.LevelDanger, "server", "another role, or default_transaction_read_only = off for this one",
+			"PostgreSQL %s, but sessions of %s are read-only", s.version, s.user)
 	}
-	return f
+	return fact(ops.LevelOK, "server", "", "PostgreSQL %s, a primary that can be written to", s.version)
 }
 
-func (s server) rights(lacks string) Fact {
+func (s server) rights(lacks string) ops.Check {
 	if lacks != "" {
-		return Fact{Danger, "rights", fmt.Sprintf("role %s lacks %s", s.user, lacks), "the GRANT list of docs/adapters.md"}
+		return fact(ops.LevelDanger, "rights", "the GRANT list of docs/adapters.md", "role %s lacks %s", s.user, lacks)
 	}
-	return Fact{Level: OK, Check: "rights", Detail: fmt.Sprintf("role %s may do what a worker does, in schema %s", s.user, s.schema)}
+	return fact(ops.LevelOK, "rights", "", "role %s may do what a worker does, in schema %s", s.user, s.schema)
 }
 
 // connections compares what this worker may open with what the server has left for it.
-func (s server) connections(most, committers int) Fact {
+func (s server) connections(most, committers int) ops.Check {
+	const check = "connections"
 	need := connectionsOf(committers)
 	left := s.slots - s.reserved - s.used
 	busy := "its committer"
@@ -133,26 +127,25 @@ func (s server) connections(most, committers int) Fact {
 		s.slots, s.used)
 	switch {
 	case s.roleLimit >= 0 && s.roleLimit < need:
-		return Fact{Danger, "connections", fmt.Sprintf("role %s may open %d, and a worker needs %d", s.user, s.roleLimit, need),
-			fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d for each worker process", s.user, need)}
+		return fact(ops.LevelDanger, check, fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d for each worker process", s.user, need),
+			"role %s may open %d, and a worker needs %d", s.user, s.roleLimit, need)
 	case left < need:
-		return Fact{Danger, "connections", detail + ": that is not enough", "fewer --committers, a higher max_connections, or a pooler"}
+		return fact(ops.LevelDanger, check, "fewer --committers, a higher max_connections, or a pooler", "%s: that is not enough", detail)
 	case most < need:
-		return Fact{Warning, "connections", detail, fmt.Sprintf("pool_max_conns=%d in the URL", need)}
+		return fact(ops.LevelWarning, check, fmt.Sprintf("pool_max_conns=%d in the URL", need), "%s", detail)
 	case left < most:
-		return Fact{Warning, "connections", detail + ": a busy worker would take the last ones",
-			fmt.Sprintf("pool_max_conns=%d in the URL, or a higher max_connections", need)}
+		return fact(ops.LevelWarning, check, fmt.Sprintf("pool_max_conns=%d in the URL, or a higher max_connections", need),
+			"%s: a busy worker would take the last ones", detail)
 	}
-	return Fact{Level: OK, Check: "connections", Detail: detail}
+	return fact(ops.LevelOK, check, "", "%s", detail)
 }
 
-// clock compares the clocks. The server's decides everything that matters; ours only plans heartbeats.
-func (s server) clock(asked time.Time, took time.Duration) Fact {
-	off := s.now.Sub(asked.Add(took / 2)).Round(time.Millisecond)
-	f := Fact{Level: OK, Check: "clock", Detail: fmt.Sprintf("the server's clock decides about leases; it is %v off ours, and responds in %v",
-		off, took.Round(100*time.Microsecond))}
+// serverClock compares the clocks. The server's decides everything that matters; ours only plans heartbeats.
+func serverClock(now, asked time.Time, took time.Duration) ops.Check {
+	off := now.Sub(asked.Add(took / 2)).Round(time.Millisecond)
+	f := fact(ops.LevelOK, "clock", "", "the server's clock decides about leases; it is %v off ours, and responds in %v", off, took.Round(100*time.Microsecond))
 	if off.Abs() > time.Minute {
-		f.Level, f.Try = Warning, "synchronise the clocks: times in logs and records do not fit together"
+		f.Level, f.Try = ops.LevelWarning, "synchronise the clocks: times in logs and records do not fit together"
 	}
 	return f
 }
@@ -161,32 +154,29 @@ func (s server) clock(asked time.Time, took time.Duration) Fact {
 // connection may run in different sessions. Two signs tell: the number of the session that the start of a connection
 // announced is not the one that the server has for it; and a second connection gets the session that the first has let
 // go between two transactions.
-func (d postgresDB) pooler(ctx context.Context, c *pgxpool.Conn) (Fact, error) {
+func (d postgresDB) pooler(ctx context.Context, c *pgxpool.Conn) (ops.Check, error) {
 	var session uint32
 	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&session); err != nil {
-		return Fact{}, err
+		return ops.Check{}, err
 	}
 	if session == c.Conn().PgConn().PID() {
-		return Fact{Level: OK, Check: "pooler", Detail: "none: the connections are sessions of the server"}, nil
+		return fact(ops.LevelOK, "pooler", "", "none: the connections are sessions of the server"), nil
 	}
 	second, err := pgx.ConnectConfig(ctx, c.Conn().Config())
 	if err != nil {
-		return Fact{}, err
+		return ops.Check{}, err
 	}
 	defer func() { _ = second.Close(context.WithoutCancel(ctx)) }()
 	var other uint32
 	if err := second.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&other); err != nil {
-		return Fact{}, err
+		return ops.Check{}, err
 	}
-	mode := c.Conn().Config().DefaultQueryExecMode
 	if other != session {
-		return Fact{Level: OK, Check: "pooler",
-			Detail: "there is one, which seems to give each connection a session of its own (session mode): nothing is lost"}, nil
+		return fact(ops.LevelOK, "pooler", "", "there is one, which seems to give each connection a session of its own (session mode): nothing is lost"), nil
 	}
-	f := Fact{Level: OK, Check: "pooler",
-		Detail: "there is one in transaction mode: notifications get lost, so that the queue is polled; the guarantee is the same"}
-	if mode == pgx.QueryExecModeCacheStatement {
-		f.Level, f.Try = Warning, "default_query_exec_mode=exec in the URL, unless the pooler follows prepared statements: they belong to a session"
+	f := fact(ops.LevelOK, "pooler", "", "there is one in transaction mode: notifications get lost, so that the queue is polled; the guarantee is the same")
+	if c.Conn().Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		f.Level, f.Try = ops.LevelWarning, "default_query_exec_mode=exec in the URL, unless the pooler follows prepared statements: they belong to a session"
 	}
 	return f, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 )
 
 func TestServerFacts(t *testing.T) {
@@ -22,25 +23,25 @@ func TestServerFacts(t *testing.T) {
 	}
 	asked := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		got         Fact
+		got         ops.Check
 		level, says string
 	}{
-		"a primary":            {sound.role(), OK, "a primary"},
-		"a standby":            {with(func(s *server) { s.standby, s.readOnly = true, true }).role(), Danger, "a standby"},
-		"read-only sessions":   {with(func(s *server) { s.readOnly = true }).role(), Danger, "read-only"},
-		"rights":               {sound.rights(""), OK, "schema public"},
-		"no rights":            {sound.rights("UPDATE on semel_record"), Danger, "lacks UPDATE on semel_record"},
-		"connections":          {sound.connections(16, 1), OK, "up to 16, and needs 6"},
-		"a small pool":         {sound.connections(5, 1), Warning, "up to 5, and needs 6"},
-		"the last connections": {with(func(s *server) { s.used = 87 }).connections(16, 1), Warning, "the last ones"},
-		"none left":            {with(func(s *server) { s.used = 92 }).connections(16, 1), Danger, "not enough"},
-		"none for committers":  {with(func(s *server) { s.used = 85 }).connections(20, 8), Danger, "needs 20 to keep 8 committers busy"},
-		"the role's limit":     {with(func(s *server) { s.roleLimit = 5 }).connections(16, 1), Danger, "role shop may open 5"},
-		"a role without limit": {with(func(s *server) { s.roleLimit = 6 }).connections(16, 1), OK, ""},
-		"clocks":               {with(func(s *server) { s.now = asked.Add(time.Second) }).clock(asked, 2*time.Second), OK, "it is 0s off"},
-		"clocks apart":         {with(func(s *server) { s.now = asked.Add(-2 * time.Minute) }).clock(asked, 0), Warning, "it is -2m0s off"},
+		"a primary":            {sound.role(), ops.LevelOK, "a primary"},
+		"a standby":            {with(func(s *server) { s.standby, s.readOnly = true, true }).role(), ops.LevelDanger, "a standby"},
+		"read-only sessions":   {with(func(s *server) { s.readOnly = true }).role(), ops.LevelDanger, "read-only"},
+		"rights":               {sound.rights(""), ops.LevelOK, "schema public"},
+		"no rights":            {sound.rights("UPDATE on semel_record"), ops.LevelDanger, "lacks UPDATE on semel_record"},
+		"connections":          {sound.connections(16, 1), ops.LevelOK, "up to 16, and needs 6"},
+		"a small pool":         {sound.connections(5, 1), ops.LevelWarning, "up to 5, and needs 6"},
+		"the last connections": {with(func(s *server) { s.used = 87 }).connections(16, 1), ops.LevelWarning, "the last ones"},
+		"none left":            {with(func(s *server) { s.used = 92 }).connections(16, 1), ops.LevelDanger, "not enough"},
+		"none for committers":  {with(func(s *server) { s.used = 85 }).connections(20, 8), ops.LevelDanger, "needs 20 to keep 8 committers busy"},
+		"the role's limit":     {with(func(s *server) { s.roleLimit = 5 }).connections(16, 1), ops.LevelDanger, "role shop may open 5"},
+		"a role without limit": {with(func(s *server) { s.roleLimit = 6 }).connections(16, 1), ops.LevelOK, ""},
+		"clocks":               {serverClock(asked.Add(time.Second), asked, 2*time.Second), ops.LevelOK, "it is 0s off"},
+		"clocks apart":         {serverClock(asked.Add(-2*time.Minute), asked, 0), ops.LevelWarning, "it is -2m0s off"},
 	} {
-		if c.got.Level != c.level || !strings.Contains(c.got.Detail, c.says) || c.level != OK && c.got.Try == "" {
+		if c.got.Level != c.level || !strings.Contains(c.got.Detail, c.says) || c.level != ops.LevelOK && c.got.Try == "" {
 			t.Errorf("%s: %+v, want %s and %q", name, c.got, c.level, c.says)
 		}
 	}
@@ -71,7 +72,7 @@ func TestWhyNotOpen(t *testing.T) {
 			output.CodeUnreachable, "open postgres://shop@h/shop: failed to connect to `user=shop database=shop`: h:5432 (h): no", "",
 		},
 	} {
-		e := output.As(unreachableServer(target, c.err))
+		e := output.As(postgresError(target, "open", c.err))
 		if e.Code != c.code || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Hint, c.hints) || strings.Contains(e.Error(), "Try") {
 			t.Errorf("%s: %s %q, try %q", name, e.Code, e.Error(), e.Hint)
 		}

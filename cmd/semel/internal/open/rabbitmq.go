@@ -17,12 +17,13 @@ import (
 	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 const rabbitForm = "amqp://user@host:5672/vhost?queue=orders"
 
 var rabbitKind = &kind{
-	schemes: []string{"amqp", "amqps"}, parse: parseRabbit, open: openRabbit, namesQueue: true, form: rabbitForm,
+	schemes: []string{"amqp", "amqps"}, parse: parseRabbit, open: openRabbit, explain: rabbitError, namesQueue: true, name: "rabbitmq", form: rabbitForm,
 	noRecords: "the adapter of RabbitMQ keeps no records", create: createRabbit,
 }
 
@@ -146,7 +147,7 @@ func (p *rabbitPlace) dial(t Target) (rabbitmq.Dial, error) {
 
 // rabbitDB is the queues of a virtual host that were opened.
 type rabbitDB struct {
-	t    Target
+	noRecords
 	dial rabbitmq.Dial
 	open map[string]*rabbitmq.Queue
 }
@@ -156,7 +157,7 @@ func openRabbit(_ context.Context, t Target, _ Options) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rabbitDB{t, dial, map[string]*rabbitmq.Queue{}}, nil
+	return &rabbitDB{noRecords{t}, dial, map[string]*rabbitmq.Queue{}}, nil
 }
 
 // Queue opens a queue, which must exist. A delivery has no visibility timeout.
@@ -195,9 +196,6 @@ func createRabbit(ctx context.Context, t Target, how NewQueue) error {
 	return nil
 }
 
-// Store is not reached: a Set asks HasRecords before.
-func (d *rabbitDB) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
-
 // Queues lists the queue of the URL: AMQP lists no queues.
 func (d *rabbitDB) Queues(context.Context) ([]string, error) {
 	if d.t.Queue == "" {
@@ -215,7 +213,7 @@ func (d *rabbitDB) Close() error {
 }
 
 // Examine reports how the queue of the URL is kept. What can lose messages is in the queue's features.
-func (d *rabbitDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+func (d *rabbitDB) Examine(ctx context.Context, _ Options) ([]ops.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.queue(ctx, d.t.QueueName())
@@ -227,42 +225,33 @@ func (d *rabbitDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 	return rabbitFacts(d.t.QueueName(), &s, cmp.Or(o.Prefetch, rabbitmq.DefaultPrefetch)), err
 }
 
-func rabbitFacts(queue string, s *rabbitmq.Settings, prefetch int) []Fact {
-	facts := []Fact{{OK, "queue type", fmt.Sprintf("%s: %s, prefetch %d; RabbitMQ %s", queue, cmp.Or(s.Type, "unknown"), prefetch, s.Version), ""}}
-	add := func(bad bool, level, check, try, format string, args ...any) {
-		if bad {
-			facts = append(facts, Fact{level, check, fmt.Sprintf(format, args...), try})
-		}
-	}
-	add(!s.Managed, Warning, "policies", "management=http://host:15672 in the URL, with a user that has the tag management",
+func rabbitFacts(queue string, s *rabbitmq.Settings, prefetch int) []ops.Check {
+	var f Facts
+	f.Add(ops.LevelOK, "queue type", "", "%s: %s, prefetch %d; RabbitMQ %s", queue, cmp.Or(s.Type, "unknown"), prefetch, s.Version)
+	f.When(!s.Managed, ops.LevelWarning, "policies", "management=http://host:15672 in the URL, with a user that has the tag management",
 		"policies can set a delivery limit, a TTL or a maximum length, and AMQP does not show them")
-	add(s.AutoAck > 0, Danger, "consumers", "stop them, or give them a queue of their own",
+	f.When(s.AutoAck > 0, ops.LevelDanger, "consumers", "stop them, or give them a queue of their own",
 		"%d consumers receive messages of this queue without acking them: those are lost when they crash", s.AutoAck)
-	add(s.Managed && s.Type == "quorum" && len(s.Members) == 1, Warning, "members", "a cluster of three nodes (rabbitmq-queues grow)",
+	f.When(s.Managed && s.Type == "quorum" && len(s.Members) == 1, ops.LevelWarning, "members", "a cluster of three nodes (rabbitmq-queues grow)",
 		"messages are on one machine: %s", strings.Join(s.Members, ", "))
-	add(prefetch > 1000, Warning, "prefetch", "prefetch=200 in the URL",
+	f.When(prefetch > 1000, ops.LevelWarning, "prefetch", "prefetch=200 in the URL",
 		"every disconnect delivers up to %d messages again, and other workers do not get them before", prefetch)
-	return facts
+	return f
 }
 
-// rabbitError says why a queue could not be opened, in one line, and what to do about it.
+// rabbitError says why a queue could not be used, and what to do about it.
 func rabbitError(t Target, doing string, err error) error {
-	if e := (*output.Error)(nil); errors.As(err, &e) || errors.Is(err, context.Canceled) {
-		return err
+	p := t.rabbit.servers
+	if p.user == "guest" { // also where the URL has none
+		p.user = ""
 	}
-	text, hint := output.Split(err)
-	text = strings.TrimPrefix(text, "rabbitmq: ")
-	switch {
-	case errors.Is(err, rabbitmq.ErrNotFound):
-		err = errors.Join(ErrNoQueue, err)
-	case errors.Is(err, amqp.ErrCredentials):
-		text, hint = "the server refuses the credentials", "check the user of the URL and RABBITMQ_PASSWORD; guest works on the server's own machine only"
-	case errors.Is(err, amqp.ErrVhost):
-		text, hint = fmt.Sprintf("the user has no access to the virtual host %q", t.rabbit.vhost), "check the path of the URL, and rabbitmqctl set_permissions"
-	case errors.As(err, new(*net.OpError)) || errors.Is(err, context.DeadlineExceeded):
-		text, hint = "it cannot be reached: "+text, "check that a RabbitMQ server listens there, and host and port of the URL"
-	}
-	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}
+	return t.unreachable(doing, "rabbitmq", err,
+		meaning{errors.Is(err, rabbitmq.ErrNotFound), "", p.createHint(t, "RABBITMQ_PASSWORD"), ErrNoQueue},
+		meaning{errors.Is(err, amqp.ErrCredentials), "the server refuses the credentials",
+			"check the user of the URL and RABBITMQ_PASSWORD; guest works on the server's own machine only", nil},
+		meaning{errors.Is(err, amqp.ErrVhost), fmt.Sprintf("the user has no access to the virtual host %q", t.rabbit.vhost),
+			"check the path of the URL, and rabbitmqctl set_permissions", nil},
+		meaning{refused(err), "it cannot be reached: ", "check that a RabbitMQ server listens there, and host and port of the URL", nil})
 }
 
 // RemoveRabbitMQ deletes the queue of a URL and its delay queues. What does not exist is no error.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/rabbitmq"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/ops"
 )
 
 func TestParseRabbitMQ(t *testing.T) {
@@ -87,17 +88,17 @@ func TestParseRabbitMQ_Refuses(t *testing.T) {
 
 func TestRabbitMQFacts(t *testing.T) {
 	sound := rabbitmq.Settings{Version: "4.1.0", Type: "quorum", Durable: true, Managed: true, Members: []string{"a", "b", "c"}}
-	if got := rabbitFacts("orders", &sound, 200); len(got) != 1 || got[0].Level != OK {
+	if got := rabbitFacts("orders", &sound, 200); len(got) != 1 || got[0].Level != ops.LevelOK {
 		t.Errorf("a sound queue: %+v", got)
 	}
 	for name, c := range map[string]struct {
 		change             func(s *rabbitmq.Settings, prefetch *int)
 		level, check, says string
 	}{
-		"policies unseen": {func(s *rabbitmq.Settings, _ *int) { s.Managed = false }, Warning, "policies", "delivery limit"},
-		"auto-ack":        {func(s *rabbitmq.Settings, _ *int) { s.AutoAck = 2 }, Danger, "consumers", "2 consumers"},
-		"one node":        {func(s *rabbitmq.Settings, _ *int) { s.Members = []string{"rabbit@a"} }, Warning, "members", "rabbit@a"},
-		"prefetch":        {func(_ *rabbitmq.Settings, prefetch *int) { *prefetch = 1001 }, Warning, "prefetch", "1001"},
+		"policies unseen": {func(s *rabbitmq.Settings, _ *int) { s.Managed = false }, ops.LevelWarning, "policies", "delivery limit"},
+		"auto-ack":        {func(s *rabbitmq.Settings, _ *int) { s.AutoAck = 2 }, ops.LevelDanger, "consumers", "2 consumers"},
+		"one node":        {func(s *rabbitmq.Settings, _ *int) { s.Members = []string{"rabbit@a"} }, ops.LevelWarning, "members", "rabbit@a"},
+		"prefetch":        {func(_ *rabbitmq.Settings, prefetch *int) { *prefetch = 1001 }, ops.LevelWarning, "prefetch", "1001"},
 	} {
 		s, prefetch := sound, 200
 		c.change(&s, &prefetch)

@@ -6,11 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +20,7 @@ import (
 )
 
 var redisKind = &kind{
-	schemes: []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, parse: parseRedis, open: openRedis, create: createRedis,
+	schemes: []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, parse: parseRedis, open: openRedis, explain: redisError, create: createRedis,
 	namesQueue: true, form: redisQueueForm,
 	// There is no schema: migrate shows that records could be kept there.
 	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
@@ -48,7 +45,7 @@ type redisDB struct {
 }
 
 func openRedis(_ context.Context, t Target, o Options) (Database, error) {
-	p, err := splitRedis(*t.conn)
+	p, err := splitRedis("store", *t.conn)
 	if err != nil {
 		return nil, err // not reached: it was parsed before
 	}
@@ -82,9 +79,6 @@ func (d *redisDB) Queue(ctx context.Context, name string, _ time.Duration) (driv
 		return nil, err
 	}
 	q, err := st.Queue(ctx, name)
-	if errors.Is(err, redis.ErrNoQueue) {
-		err = errors.Join(ErrNoQueue, err)
-	}
 	if err != nil {
 		return nil, redisError(d.t, "open", err)
 	}
@@ -134,41 +128,33 @@ func (d *redisDB) Close() error { return d.client.Close() }
 // redisError says why a server could not be used, and what to do about it.
 func redisError(t Target, doing string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "open redis: ")
-	hint := "check that the server runs and listens there (redis-cli -h … ping), and host and port of the URL"
-	switch {
-	case errors.Is(err, redis.ErrNoQueue):
-		hint = fmt.Sprintf("make it with semel queue create --queue '%s'", t.Shown)
-	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
-		hint = "set REDISCLI_AUTH to the password, and the user in the URL (redis://user@host:6379)"
-	case strings.Contains(text, "NOPERM"):
-		hint = "the user needs the commands that docs/adapters.md lists (ACL SETUSER)"
-	case strings.Contains(text, "unknown command"):
-		hint = "semel needs EVALSHA, EVAL and SCRIPT under their own names (rename-command)"
-	case strings.Contains(text, "READONLY"):
-		hint = "this is a replica: name the master, or the sentinels (redis+sentinel://host:26379?master=NAME)"
-	case strings.Contains(text, "cluster support disabled"):
-		hint = "leave cluster=on away"
-	case strings.Contains(text, "MOVED"):
-		hint = "cluster=on"
-	case strings.Contains(text, "Shards") || strings.Contains(text, "Prefix"):
-		hint = "prefix= and shards= in the URL"
-	}
-	e := output.Unreachable("%s %s: %w", doing, t.Shown, &worded{text, err})
-	return e.WithHint("%s", hint)
+	has := func(text, hint string) meaning { return meaning{strings.Contains(err.Error(), text), "", hint, nil} }
+	return t.unreachable(doing, "redis", &worded{text, err},
+		meaning{errors.Is(err, redis.ErrNoQueue), "", fmt.Sprintf("make it with semel queue create --queue '%s'", t.Shown), ErrNoQueue},
+		has("NOAUTH", redisAuth), has("WRONGPASS", redisAuth),
+		has("NOPERM", "the user needs the commands that docs/adapters.md lists (ACL SETUSER)"),
+		has("unknown command", "semel needs EVALSHA, EVAL and SCRIPT under their own names (rename-command)"),
+		has("READONLY", "this is a replica: name the master, or the sentinels (redis+sentinel://host:26379?master=NAME)"),
+		has("cluster support disabled", "leave cluster=on away"),
+		has("MOVED", "cluster=on"),
+		has("Shards", "prefix= and shards= in the URL"), has("Prefix", "prefix= and shards= in the URL"),
+		has("", "check that the server runs and listens there (redis-cli -h … ping), and host and port of the URL"))
 }
+
+const redisAuth = "set REDISCLI_AUTH to the password, and the user in the URL (redis://user@host:6379)"
 
 // Redis makes a client for the URL of a Redis. It connects with its first command.
 func Redis(flag, raw string) (goredis.UniversalClient, error) {
-	if _, err := Parse(flag, raw); err != nil {
+	p, err := splitRedis(flag, raw)
+	if err != nil {
 		return nil, err
 	}
-	p, err := splitRedis(raw)
-	return p.client(1), err
+	return p.client(1), nil
 }
 
 // RedisPrefix is how the keys begin of a URL of Redis.
 func RedisPrefix(raw string) (string, error) {
-	p, err := splitRedis(raw)
+	p, err := splitRedis("store", raw)
 	return cmp.Or(p.prefix, "semel"), err
 }
 
@@ -191,158 +177,102 @@ const (
 // redisParams are the parameters of a URL of Redis.
 var redisParams = []string{"queue", "prefix", "shards", "cluster", "master"}
 
-// redisPlace is what a URL of Redis says.
+// redisPlace is what a URL of Redis says. Its user and password are "" where they come from elsewhere: REDISCLI_AUTH, as redis-cli
+// reads it.
 type redisPlace struct {
+	servers
+
 	tls, sentinel, cluster bool
-	// user and password are "" where they come from elsewhere: REDISCLI_AUTH, as redis-cli reads it.
-	user, password string
-	addrs          []string
-	db, shards     int
-	prefix, master string
-	queue          string
+	db, shards             int
+	prefix, master         string
 }
 
 func parseRedis(flag, raw string, t *Target) error {
-	p, err := splitRedis(raw)
-	form := redisForm
+	p, err := splitRedis(flag, raw)
+	if err != nil {
+		return err
+	}
+	t.conn, t.Shown = &raw, p.String()
+	t.place = fmt.Sprintf("redis %v %d %s %s", p.hosts, p.db, p.master, p.prefix)
+	return t.setQueue(flag, p.params["queue"])
+}
+
+// splitRedis reads a URL. Errors show no password.
+func splitRedis(flag, raw string) (p redisPlace, err error) {
+	scheme, _, _ := strings.Cut(strings.ToLower(raw), ":")
+	p.tls, p.sentinel = strings.HasPrefix(scheme, "rediss"), strings.HasSuffix(scheme, "+sentinel")
+	form, port := redisForm, "6379"
 	if flag == "queue" {
 		form = redisQueueForm
 	}
-	if err != nil {
-		return output.Usage("--%s is not a URL of the form %s: %w", flag, form, err).WithHint("--%s '%s'", flag, form)
-	}
-	if p.queue != "" {
-		if err := t.setQueue(flag, []string{p.queue}); err != nil {
-			return err
-		}
-	}
-	t.conn, t.Shown = &raw, p.String()
-	t.place = fmt.Sprintf("redis %v %d %s %s", p.addrs, p.db, p.master, p.prefix)
-	return nil
-}
-
-// splitRedis reads a URL. net/url refuses several hosts with ports, so it gets the parts. Errors show no password.
-func splitRedis(raw string) (p redisPlace, err error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok || strings.Contains(raw, "#") {
-		return p, errors.New("it needs :// and has no #")
-	}
-	scheme = strings.ToLower(scheme)
-	p.tls, p.sentinel = strings.HasPrefix(scheme, "rediss"), strings.HasSuffix(scheme, "+sentinel")
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, path, _ := strings.Cut(rest, "/")
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		u, err := url.Parse("redis://" + authority[:at+1] + "h")
-		if err != nil {
-			return p, errors.New("its user or password has a character that has to be written as %XX")
-		}
-		p.user = u.User.Username()
-		p.password, _ = u.User.Password()
-		authority = authority[at+1:]
-	}
-	if err := p.hosts(authority); err != nil {
-		return p, err
-	}
-	if path != "" {
-		if p.db, err = strconv.Atoi(path); err != nil || p.db < 0 {
-			return p, errors.New("its path is no number of a database")
-		}
-	}
-	return p, p.params(query)
-}
-
-func (p *redisPlace) hosts(authority string) error {
-	port := "6379"
 	if p.sentinel {
 		port = "26379"
 	}
-	for host := range strings.SplitSeq(authority, ",") {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-		}
-		name, n, err := net.SplitHostPort(host)
-		if number, bad := strconv.Atoi(n); err != nil || bad != nil || number < 1 || number > 65535 || strings.ContainsAny(name, " @/\\") {
-			return errors.New("one of its hosts is no host or host:port")
-		}
-		if name == "" {
-			host = net.JoinHostPort("127.0.0.1", n)
-		}
-		p.addrs = append(p.addrs, host)
+	if p.servers, err = parseServers(flag, raw, form, port, "number of a database"); err != nil {
+		return p, err
 	}
-	return nil
+	if err := checkParams(flag, p.params, redisParams, "the password belongs into REDISCLI_AUTH"); err != nil {
+		return p, err
+	}
+	if problem := p.read(); problem != "" {
+		return p, output.Usage("--%s: %s", flag, problem).WithHint("--%s '%s'", flag, form)
+	}
+	return p, nil
 }
 
-func (p *redisPlace) params(query string) error {
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return errors.New("its query cannot be read: write % as %25 and & as %26")
-	}
-	for _, name := range slices.Sorted(maps.Keys(q)) {
-		value := q.Get(name)
-		switch {
-		case output.SecretParam(name):
-			return fmt.Errorf("parameter %q: the password belongs into REDISCLI_AUTH", name)
-		case !slices.Contains(redisParams, name):
-			return fmt.Errorf("unknown query parameter %q (known: %s)", name, strings.Join(redisParams, ", "))
-		case len(q[name]) > 1 || value == "":
-			return fmt.Errorf("query parameter %s must be given once, and not be empty", name)
-		case strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }):
-			return fmt.Errorf("query parameter %s has a brace, a space or a control character", name)
+// read takes path and parameters, and returns what is wrong with them.
+func (p *redisPlace) read() (problem string) {
+	var err error
+	if p.path != "" {
+		if p.db, err = strconv.Atoi(p.path); err != nil || p.db < 0 {
+			return "its path is no number of a database"
 		}
 	}
-	p.queue, p.prefix, p.master = q.Get("queue"), q.Get("prefix"), q.Get("master")
-	if text := q.Get("shards"); text != "" {
+	for name := range p.params {
+		if strings.ContainsFunc(p.params.Get(name), func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }) {
+			return "query parameter " + name + " has a brace, a space or a control character"
+		}
+	}
+	p.prefix, p.master = p.params.Get("prefix"), p.params.Get("master")
+	if text := p.params.Get("shards"); text != "" {
 		if p.shards, err = strconv.Atoi(text); err != nil || p.shards < 1 || p.shards > 1024 {
-			return errors.New("shards is a number from 1 to 1024")
+			return "shards is a number from 1 to 1024"
 		}
 	}
-	switch on := q.Get("cluster"); on {
-	case "", "off":
-	case "on":
-		p.cluster = true
-	default:
-		return errors.New("cluster is on or off")
-	}
+	on := p.params.Get("cluster")
+	p.cluster = on == "on"
 	switch {
+	case on != "" && on != "on" && on != "off":
+		return "cluster is on or off"
 	case p.sentinel != (p.master != ""):
-		return errors.New("redis+sentinel:// and master= belong together: master=NAME is what the sentinels call it")
+		return "redis+sentinel:// and master= belong together: master=NAME is what the sentinels call it"
 	case p.cluster && (p.sentinel || p.db != 0):
-		return errors.New("cluster=on has neither sentinels nor a number of a database")
-	case len(p.addrs) > 1 && !p.cluster && !p.sentinel:
-		return errors.New("several hosts are a cluster (cluster=on) or sentinels (redis+sentinel://)")
+		return "cluster=on has neither sentinels nor a number of a database"
+	case len(p.hosts) > 1 && !p.cluster && !p.sentinel:
+		return "several hosts are a cluster (cluster=on) or sentinels (redis+sentinel://)"
 	}
-	return nil
+	return ""
 }
 
 // String is the URL without its password.
 func (p redisPlace) String() string {
-	scheme, q := "redis", url.Values{}
+	out := "redis"
 	if p.tls {
-		scheme = "rediss"
+		out = "rediss"
 	}
 	if p.sentinel {
-		scheme += "+sentinel"
+		out += "+sentinel"
 	}
+	out += "://"
 	if p.user != "" {
-		scheme += "://" + url.User(p.user).String() + "@"
-	} else {
-		scheme += "://"
+		out += url.User(p.user).String() + "@"
 	}
-	for name, value := range map[string]string{"queue": p.queue, "prefix": p.prefix, "master": p.master} {
-		if value != "" {
-			q.Set(name, value)
-		}
+	out += strings.Join(p.hosts, ",")
+	if !p.cluster {
+		out += fmt.Sprintf("/%d", p.db)
 	}
-	if p.shards > 0 {
-		q.Set("shards", strconv.Itoa(p.shards))
-	}
-	out := fmt.Sprintf("%s%s/%d", scheme, strings.Join(p.addrs, ","), p.db)
-	if p.cluster {
-		q.Set("cluster", "on")
-		out = strings.TrimSuffix(out, "/0")
-	}
-	if len(q) > 0 {
-		out += "?" + q.Encode()
+	if len(p.params) > 0 {
+		out += "?" + p.params.Encode()
 	}
 	return out
 }
@@ -350,7 +280,7 @@ func (p redisPlace) String() string {
 // client makes the client. It connects with the first command.
 func (p redisPlace) client(committers int) goredis.UniversalClient {
 	o := &goredis.UniversalOptions{
-		Addrs: p.addrs, DB: p.db, MasterName: p.master, IsClusterMode: p.cluster, Username: p.user, Password: p.password,
+		Addrs: p.hosts, DB: p.db, MasterName: p.master, IsClusterMode: p.cluster, Username: p.user, Password: p.password,
 		ContextTimeoutEnabled: true, MaxRetries: 1, PoolSize: 8 + 4*max(committers, 1), ClientName: "semel",
 	}
 	if o.Password == "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/adapters/redis"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 	testserver "github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -42,15 +43,15 @@ func TestParseRedis(t *testing.T) {
 		}
 	}
 	for raw, says := range map[string]string{
-		"redis:cache": "needs ://", "redis://cache#x": "no #", "redis://cache/x": "number of a database", "redis://ca che": "no host",
-		"redis://cache:0": "no host", "redis://cache?queue=": "must be given once", "redis://cache?password=hushhush": "REDISCLI_AUTH",
+		"redis:cache": "not a URL of the form", "redis://cache#x": "not a URL of the form", "redis://cache/x": "number of a database",
+		"redis://ca che": "not a URL of the form", "redis://cache?queue=": "must be given once", "redis://cache?password=hushhush": "REDISCLI_AUTH",
 		"redis://cache?shards=0": "shards is", "redis://cache?prefix=": "must be given once", "redis://cache?prefix=a{b": "brace",
 		"redis://cache?cluster=yes": "on or off", "redis://a,b": "several hosts", "redis+sentinel://a": "belong together",
 		"redis://a?master=m": "belong together", "redis://a/1?cluster=on": "neither", "redis://cache?prefx=a": "unknown query parameter",
-		"redis://u:hush hush@a": "%XX",
+		"redis://u:hush/hush@a": "not a URL of the form",
 	} {
 		_, err := Parse("store", raw)
-		if err == nil || !strings.Contains(err.Error(), says) || output.As(err).Code != output.CodeUsage {
+		if err == nil || !strings.Contains(err.Error()+output.As(err).Hint, says) || output.As(err).Code != output.CodeUsage {
 			t.Errorf("%s: %v, want %q", raw, err, says)
 		} else if strings.Contains(err.Error()+output.As(err).Hint, "hush") {
 			t.Errorf("%s: %v shows a password", raw, err)
@@ -80,31 +81,31 @@ func TestRedisFacts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		s     redis.Server
-		fact  func(redis.Server) Fact
+		fact  func(redis.Server) ops.Check
 		level string
 		says  string
 	}{
-		"sound":          {sound, redisDisk, OK, "on the disk"},
-		"no log":         {with(func(s *redis.Server) { s.AppendOnly = false }), redisDisk, Danger, "appendonly is no"},
-		"every second":   {with(func(s *redis.Server) { s.Fsync = "everysec" }), redisDisk, Warning, "two seconds"},
-		"no fsync":       {with(func(s *redis.Server) { s.Fsync = "no" }), redisDisk, Danger, "half a minute"},
-		"rewrite":        {with(func(s *redis.Server) { s.OnRewrite = true }), redisDisk, Warning, "no-appendfsync-on-rewrite"},
-		"hidden":         {with(func(s *redis.Server) { s.Hidden, s.Fsync = true, "" }), redisDisk, Warning, "does not show"},
-		"keeps":          {sound, redisEviction, OK, "noeviction"},
-		"evicts":         {with(func(s *redis.Server) { s.Policy = "allkeys-lfu" }), redisEviction, Danger, "allkeys-lfu"},
-		"evicts others":  {with(func(s *redis.Server) { s.Policy = "volatile-ttl" }), redisEviction, Warning, "volatile-ttl"},
-		"unknown policy": {with(func(s *redis.Server) { s.Policy = "" }), redisEviction, Warning, "does not show"},
-		"alone":          {sound, redisReplicas, OK, "no replicas"},
-		"replicas":       {with(func(s *redis.Server) { s.Replicas = 2 }), redisReplicas, Warning, "min-replicas-to-write is 0"},
-		"bounded":        {with(func(s *redis.Server) { s.Replicas, s.MinReplicas = 2, 1 }), redisReplicas, Warning, "a failover can lose"},
-		"cluster":        {with(func(s *redis.Server) { s.Cluster = true }), redisReplicas, Warning, "asynchronous"},
-		"a replica":      {with(func(s *redis.Server) { s.Role = "replica" }), redisServer, Danger, "nothing can be written"},
-		"room":           {sound, redisMemory, OK, "more records fit"},
-		"full":           {with(func(s *redis.Server) { s.UsedMemory = 1000 << 20 }), redisMemory, Warning, "when the rest is full"},
-		"no limit":       {with(func(s *redis.Server) { s.MaxMemory = 0 }), redisMemory, Warning, "maxmemory is not set"},
+		"sound":          {sound, redisDisk, ops.LevelOK, "on the disk"},
+		"no log":         {with(func(s *redis.Server) { s.AppendOnly = false }), redisDisk, ops.LevelDanger, "appendonly is no"},
+		"every second":   {with(func(s *redis.Server) { s.Fsync = "everysec" }), redisDisk, ops.LevelWarning, "two seconds"},
+		"no fsync":       {with(func(s *redis.Server) { s.Fsync = "no" }), redisDisk, ops.LevelDanger, "half a minute"},
+		"rewrite":        {with(func(s *redis.Server) { s.OnRewrite = true }), redisDisk, ops.LevelWarning, "no-appendfsync-on-rewrite"},
+		"hidden":         {with(func(s *redis.Server) { s.Hidden, s.Fsync = true, "" }), redisDisk, ops.LevelWarning, "does not show"},
+		"keeps":          {sound, redisEviction, ops.LevelOK, "noeviction"},
+		"evicts":         {with(func(s *redis.Server) { s.Policy = "allkeys-lfu" }), redisEviction, ops.LevelDanger, "allkeys-lfu"},
+		"evicts others":  {with(func(s *redis.Server) { s.Policy = "volatile-ttl" }), redisEviction, ops.LevelWarning, "volatile-ttl"},
+		"unknown policy": {with(func(s *redis.Server) { s.Policy = "" }), redisEviction, ops.LevelWarning, "does not show"},
+		"alone":          {sound, redisReplicas, ops.LevelOK, "no replicas"},
+		"replicas":       {with(func(s *redis.Server) { s.Replicas = 2 }), redisReplicas, ops.LevelWarning, "min-replicas-to-write is 0"},
+		"bounded":        {with(func(s *redis.Server) { s.Replicas, s.MinReplicas = 2, 1 }), redisReplicas, ops.LevelWarning, "a failover can lose"},
+		"cluster":        {with(func(s *redis.Server) { s.Cluster = true }), redisReplicas, ops.LevelWarning, "asynchronous"},
+		"a replica":      {with(func(s *redis.Server) { s.Role = "replica" }), redisServer, ops.LevelDanger, "nothing can be written"},
+		"room":           {sound, redisMemory, ops.LevelOK, "more records fit"},
+		"full":           {with(func(s *redis.Server) { s.UsedMemory = 1000 << 20 }), redisMemory, ops.LevelWarning, "when the rest is full"},
+		"no limit":       {with(func(s *redis.Server) { s.MaxMemory = 0 }), redisMemory, ops.LevelWarning, "maxmemory is not set"},
 	} {
 		f := c.fact(c.s)
-		if f.Level != c.level || !strings.Contains(f.Detail, c.says) || f.Level == Danger && f.Try == "" {
+		if f.Level != c.level || !strings.Contains(f.Detail, c.says) || f.Level == ops.LevelDanger && f.Try == "" {
 			t.Errorf("%s: %+v, want %s with %q", name, f, c.level, c.says)
 		}
 	}
@@ -127,19 +128,19 @@ func TestRedisStreamFacts(t *testing.T) {
 	}{
 		"sound":           {func(*redisStream) {}, "", "", ""},
 		"no count":        {func(s *redisStream) { s.groups[0].EntriesRead, s.info.Length = 0, 2 }, "", "", ""},
-		"another group":   {func(s *redisStream) { s.groups = append(s.groups, goredis.XInfoGroup{Name: "mails"}) }, Danger, "stream", `group "mails" also reads`},
-		"trimmed":         {func(s *redisStream) { s.info.Length = 2 }, Danger, "trimming", "before they were handled: about 2"},
-		"trimmed flight":  {func(s *redisStream) { s.info.FirstEntry.ID = "12-0" }, Danger, "trimming", "about 1"},
-		"nothing is left": {func(s *redisStream) { s.info.Length = 0 }, Danger, "trimming", "about 4"},
+		"another group":   {func(s *redisStream) { s.groups = append(s.groups, goredis.XInfoGroup{Name: "mails"}) }, ops.LevelDanger, "stream", `group "mails" also reads`},
+		"trimmed":         {func(s *redisStream) { s.info.Length = 2 }, ops.LevelDanger, "trimming", "before they were handled: about 2"},
+		"trimmed flight":  {func(s *redisStream) { s.info.FirstEntry.ID = "12-0" }, ops.LevelDanger, "trimming", "about 1"},
+		"nothing is left": {func(s *redisStream) { s.info.Length = 0 }, ops.LevelDanger, "trimming", "about 4"},
 		"not a worker": {
 			func(s *redisStream) { s.workers = append(s.workers, goredis.XInfoConsumer{Name: "cron", Pending: 3}) },
-			Warning, "consumers", `consumer "cron" of group semel is no worker of semel, and has 3 messages`,
+			ops.LevelWarning, "consumers", `consumer "cron" of group semel is no worker of semel, and has 3 messages`,
 		},
 	} {
 		s := sound()
 		c.change(&s)
 		facts := s.facts()
-		if facts[0].Level != OK || !strings.Contains(facts[0].Detail, "visibility 1m") {
+		if facts[0].Level != ops.LevelOK || !strings.Contains(facts[0].Detail, "visibility 1m") {
 			t.Errorf("%s: the first fact is %+v", name, facts[0])
 		}
 		if c.level == "" {
@@ -180,7 +181,7 @@ func TestExamineRedisQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(facts, func(f Fact) bool { return f.Check == "trimming" })
+		return slices.ContainsFunc(facts, func(f ops.Check) bool { return f.Check == "trimming" })
 	}
 	for range 3 {
 		if err := q.(driver.Sender).Send(t.Context(), driver.Message{Body: []byte("x")}); err != nil {
@@ -201,16 +202,7 @@ func TestExamineRedisQueue(t *testing.T) {
 
 // TestExamineRedis looks at a server that loses what it confirms, with its password and without, and where there is none.
 func TestExamineRedis(t *testing.T) {
-	testserver.Need(t, "redis")
-	srv, err := testserver.Redis(t.Context(), testserver.Options{Settings: map[string]string{"appendonly": "no"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	srv := testserver.Own(t, "redis", map[string]string{"appendonly": "no"})
 	client, err := Redis("store", srv.URL())
 	if err == nil {
 		err = errors.Join(client.ConfigSet(t.Context(), "requirepass", "hushhush").Err(), client.Close())
@@ -236,7 +228,7 @@ func TestExamineRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dangers := slices.DeleteFunc(facts, func(f Fact) bool { return f.Level != Danger })
+	dangers := slices.DeleteFunc(facts, func(f ops.Check) bool { return f.Level != ops.LevelDanger })
 	if len(dangers) != 1 || dangers[0].Check != "persistence" {
 		t.Errorf("dangers: %+v", dangers)
 	}

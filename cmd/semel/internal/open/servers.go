@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -22,7 +23,7 @@ type servers struct {
 }
 
 // parseServers reads SCHEME://user:password@host:port,host2?param=value. net/url does not read several hosts. path is what the
-// scheme calls the path of its URLs; "" = they have none.
+// scheme calls the path of its URLs; "" = they have none. Redis alone knows passwords without a user.
 func parseServers(flag, raw, form, port, path string) (p servers, err error) {
 	_, rest, ok := strings.Cut(raw, "://")
 	escaped := "user or password"
@@ -42,7 +43,7 @@ func parseServers(flag, raw, form, port, path string) (p servers, err error) {
 		var err1, err2 error
 		p.user, err1 = url.PathUnescape(user)
 		p.password, err2 = url.PathUnescape(password)
-		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" || strings.ContainsAny(user+password, "/@") {
+		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" && !strings.HasPrefix(form, "redis") || strings.ContainsAny(user+password, "/@") {
 			return p, bad
 		}
 	}
@@ -88,4 +89,23 @@ func (p *servers) tlsConfig() (*tls.Config, error) {
 // hasTLS reports that the URL names such a file.
 func (p *servers) hasTLS() bool {
 	return p.params.Has("tls_ca") || p.params.Has("tls_cert") || p.params.Has("tls_key")
+}
+
+// createHint is the command that makes the queue of a URL. It has no password: variable is where the command reads that.
+func (p servers) createHint(t Target, variable string) string {
+	scheme, _, _ := strings.Cut(t.Shown, "://")
+	at, params := strings.Join(p.hosts, ","), maps.Clone(p.params)
+	if p.path != "" {
+		at += "/" + url.PathEscape(p.path)
+	}
+	if p.user != "" {
+		at = url.PathEscape(p.user) + "@" + at
+	}
+	maps.DeleteFunc(params, func(_ string, v []string) bool { return strings.Contains(v[0], "@") }) // a URL with another password
+	params.Set("queue", t.QueueName())
+	hint := fmt.Sprintf("make it with semel queue create --queue '%s://%s?%s'", scheme, at, params.Encode())
+	if p.user != "" && p.password != "" {
+		hint += ", and the password of the URL in " + variable
+	}
+	return hint
 }

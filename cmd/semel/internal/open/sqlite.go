@@ -2,6 +2,7 @@ package open
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,13 +15,14 @@ import (
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/ops"
 )
 
 var sqliteKind = &kind{
-	schemes: []string{"sqlite"}, parse: parseSQLite, open: openSQLite,
+	schemes: []string{"sqlite"}, form: "sqlite:orders.db?queue=orders", parse: parseSQLite, open: openSQLite, explain: sqliteError, sql: connectSQLite,
 	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
 		if from, to, err = sqlite.Migrate(ctx, t.Path); err != nil {
-			err = unreachableFile(t, err)
+			err = sqliteError(t, "open", err)
 		}
 		return from, to, err
 	},
@@ -79,7 +81,7 @@ func openSQLite(ctx context.Context, t Target, o Options) (Database, error) {
 	so := sqlite.Options{Create: !o.MustExist, Visibility: o.Visibility, ReadOnly: o.ReadOnly && !writable(t.Path)}
 	db, err := sqlite.Open(ctx, t.Path, so)
 	if err != nil {
-		return nil, unreachableFile(t, err)
+		return nil, sqliteError(t, "open", err)
 	}
 	return sqliteDB{db, so.ReadOnly}, nil
 }
@@ -94,14 +96,29 @@ func (d sqliteDB) Queue(_ context.Context, name string, visible time.Duration) (
 func (d sqliteDB) Store(context.Context) (driver.Store, error) { return d.DB.Store(), nil }
 
 // Examine tells what a worker would not survive.
-func (d sqliteDB) Examine(context.Context, Options) ([]Fact, error) {
+func (d sqliteDB) Examine(context.Context, Options) ([]ops.Check, error) {
 	if !d.readOnly {
 		return nil, nil
 	}
-	return []Fact{{
-		Level: Danger, Check: "permissions", Detail: "this user cannot write to the file: no worker of this user can run",
-		Try: "chmod u+w, or run as the user that the file belongs to",
-	}}, nil
+	return []ops.Check{fact(ops.LevelDanger, "permissions", "chmod u+w, or run as the user that the file belongs to",
+		"this user cannot write to the file: no worker of this user can run")}, nil
+}
+
+// connectSQLite connects to a file that exists.
+func connectSQLite(t Target, readOnly bool) (*sql.DB, error) {
+	if _, err := os.Stat(t.Path); err != nil {
+		return nil, sqliteError(t, "open", err)
+	}
+	params := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}
+	if readOnly {
+		params.Add("_pragma", "query_only(1)")
+	}
+	path := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(t.Path)
+	db, err := sql.Open("sqlite", "file:"+path+"?"+params.Encode())
+	if err != nil {
+		return nil, sqliteError(t, "open", err)
+	}
+	return db, nil
 }
 
 // writable reports whether the file can be written by this process; it does not change it.
@@ -114,9 +131,9 @@ func writable(path string) bool {
 	return true
 }
 
-func unreachableFile(t Target, err error) error {
+func sqliteError(t Target, doing string, err error) error {
 	text, _ := output.Split(err)
-	e := &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("open %s: %s", t.Shown, text), err}}
+	e := &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}}
 	var schema *sqlite.SchemaError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -140,7 +157,7 @@ func unreachableFile(t Target, err error) error {
 func SQLite(ctx context.Context, t Target) (*sqlite.DB, error) {
 	db, err := sqlite.Open(ctx, t.Path, sqlite.Options{Create: true})
 	if err != nil {
-		return nil, unreachableFile(t, err)
+		return nil, sqliteError(t, "open", err)
 	}
 	return db, nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 var sqsKind = &kind{
-	schemes: []string{"sqs"}, match: httpURL, parse: parseSQS, open: openSQS, namesQueue: true, form: sqsForm,
+	schemes: []string{"sqs"}, match: httpURL, parse: parseSQS, open: openSQS, explain: awsExplain, namesQueue: true, form: sqsForm,
 	noRecords: "SQS keeps no records", params: sqsParams, create: createSQS,
 }
 
@@ -29,7 +29,7 @@ const noSuchQueue = "make it with semel queue create, or fix its name, the regio
 
 // sqsDB is the queues of an account in a region.
 type sqsDB struct {
-	t      Target
+	noRecords
 	cfg    aws.Config
 	client *awssqs.Client
 }
@@ -39,7 +39,7 @@ func openSQS(ctx context.Context, t Target, _ Options) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sqsDB{t, cfg, awssqs.NewFromConfig(cfg)}, nil
+	return &sqsDB{noRecords{t}, cfg, awssqs.NewFromConfig(cfg)}, nil
 }
 
 // Queue opens a queue that has to exist: its URL is asked for, and its attributes.
@@ -121,9 +121,6 @@ func (d *sqsDB) options(ctx context.Context, name string) (o sqs.Options, err er
 	return o, err
 }
 
-// Store is not reached: a Set asks HasRecords before.
-func (d *sqsDB) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
-
 // Queues lists the queues of the account in this region.
 func (d *sqsDB) Queues(ctx context.Context) (names []string, err error) {
 	pages := awssqs.NewListQueuesPaginator(d.client, &awssqs.ListQueuesInput{MaxResults: aws.Int32(1000)})
@@ -146,7 +143,7 @@ func (d *sqsDB) Close() error { return nil }
 const sqsForm = "sqs://orders?region=eu-west-1"
 
 var (
-	queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+	queueName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	accountID = regexp.MustCompile(`^[0-9]{12}$`)
 	// awsHost is the service itself, whose endpoint the SDK finds from the region; other hosts are endpoints.
 	awsHost  = regexp.MustCompile(`^(?:sqs\.([a-z0-9-]+)|([a-z0-9-]+)\.queue)\.amazonaws\.com(?:\.cn)?$`)
@@ -268,7 +265,7 @@ func (a *awsPlace) deadLetters(flag string) (queue, table string, err error) {
 	raw := a.params.Get("dead_letters")
 	if name, ok := strings.CutPrefix(raw, "dynamodb:"); ok {
 		name = strings.TrimPrefix(name, "//")
-		if !tableName.MatchString(name) {
+		if !validTableName(name) {
 			return "", "", output.Usage("--%s: dead_letters=%s does not name a table", flag, raw).WithHint("dead_letters=dynamodb:semel-dead-letters")
 		}
 		return "", name, nil

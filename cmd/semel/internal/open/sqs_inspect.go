@@ -1,6 +1,7 @@
 package open
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ func (d *sqsDB) Live(ctx context.Context, queue string) (*ops.LiveQueue, error) 
 }
 
 // Examine tells how the queue of the URL is set, as far as that is good or bad whatever the worker does.
-func (d *sqsDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+func (d *sqsDB) Examine(ctx context.Context, _ Options) ([]ops.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, d.t.QueueName())
@@ -75,9 +76,7 @@ func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
 	if err != nil {
 		return q, fmt.Errorf("examine %s: %w", at.Shown, err)
 	}
-	if d.t.aws.params.Get("dead_letters") != "" {
-		q.deadLetterQueue = d.t.aws.params.Get("dead_letters")
-	}
+	q.deadLetterQueue = d.t.aws.params.Get("dead_letters")
 	wait, err := d.t.aws.wait("queue")
 	if err != nil {
 		return q, err
@@ -160,66 +159,57 @@ func secondsOf(m map[string]string, name types.QueueAttributeName) (time.Duratio
 	return time.Duration(n) * time.Second, nil
 }
 
-func (q *sqsQueue) facts() []Fact {
+func (q *sqsQueue) facts() []ops.Check {
 	kind := "standard"
 	if q.live.FIFO {
 		kind = "FIFO"
 	}
-	facts := []Fact{{
-		OK, "queue", fmt.Sprintf("%s is a %s queue: visibility %s, messages are kept for %s", q.name, kind, words.About(q.live.Visibility),
-			words.About(q.live.Retention)), "",
-	}}
-	facts = append(facts, q.redrive(), q.polling())
-	if q.live.FIFO {
-		facts = append(facts, q.dedup())
+	f := Facts{fact(ops.LevelOK, "queue", "", "%s is a %s queue: visibility %s, messages are kept for %s", q.name, kind, words.About(q.live.Visibility),
+		words.About(q.live.Retention)), q.redrive()}
+	switch {
+	case q.short:
+		f.Add(ops.LevelWarning, "polling", "wait=20s in the URL",
+			"receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although messages are there")
+	case q.live.Wait == 0:
+		f.Add(ops.LevelOK, "polling", "", "receives of semel wait for messages; those of others do not, because the queue's own wait is 0")
+	default:
+		f.Add(ops.LevelOK, "polling", "", "receives wait for messages")
 	}
-	return facts
+	// What the service calls exactly-once processing.
+	f.When(q.live.FIFO && q.live.ContentDedup, ops.LevelWarning, "dedup", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own",
+		"by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, and the second is "+
+			"never delivered")
+	f.When(q.live.FIFO && !q.live.ContentDedup, ops.LevelOK, "dedup", "",
+		"the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: the record is")
+	return f
 }
 
 // redrive is about the queue that the service moves messages to. Of its limit the worker's settings decide.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
-func (q *sqsQueue) redrive() Fact {
+func (q *sqsQueue) redrive() ops.Check {
+	const check = "redrive"
 	have, deadLetters := words.About(q.live.Retention), words.About(q.live.DeadLetterRetention)
 	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.deadLetters)
 	switch {
 	case q.live.MaxReceives == 0:
-		where := q.deadLetterQueue
-		if where == "" {
-			where = "kept in the store, where that can"
-		}
-		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + where + ")", ""}
+		return fact(ops.LevelOK, check, "", "there is no redrive policy: semel alone decides what is a dead letter (%s)",
+			cmp.Or(q.deadLetterQueue, "kept in the store, where that can"))
 	case q.deadLettersErr != nil:
-		return Fact{Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
-			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists"}
+		return fact(ops.LevelWarning, check, "allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists",
+			"nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr)
 	case q.live.DeadLetterRetention < q.live.Retention && !q.live.FIFO:
-		return Fact{Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
-			"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer}
+		return DeadLettersExpire(q.deadLetters, q.live.DeadLetterRetention, q.live.Retention)
 	case q.live.DeadLetterRetention <= q.live.Retention:
-		return Fact{Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-			"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit"}
+		return fact(ops.LevelWarning, check, longer+", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
+			"%s keeps messages for %s, no longer than the queue (%s): one that failed late has little time left", q.deadLetters, deadLetters, have)
 	}
-	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.deadLetters, deadLetters, have), ""}
+	return fact(ops.LevelOK, check, "", "%s keeps messages for %s, longer than the queue (%s)", q.deadLetters, deadLetters, have)
 }
 
-func (q *sqsQueue) polling() Fact {
-	if q.short {
-		return Fact{Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
-			"messages are there", "wait=20s in the URL"}
-	}
-	f := Fact{OK, "polling", "receives wait for messages", ""}
-	if q.live.Wait == 0 {
-		f.Detail = "receives of semel wait for messages; those of others do not, because the queue's own wait is 0"
-	}
-	return f
-}
-
-// dedup is about what the service calls exactly-once processing.
-func (q *sqsQueue) dedup() Fact {
-	if q.live.ContentDedup {
-		return Fact{Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
-			"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own"}
-	}
-	return Fact{OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
-		"the record is", ""}
+// DeadLettersExpire is the finding about a dead-letter queue of SQS that keeps messages for less than their queue.
+func DeadLettersExpire(name string, kept, queue time.Duration) ops.Check {
+	return fact(ops.LevelDanger, "redrive", "a longer MessageRetentionPeriod on the dead-letter queue, such as 1209600 (14d)",
+		"%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it is moved: one that failed late is deleted at once",
+		name, words.About(kept), words.About(queue))
 }

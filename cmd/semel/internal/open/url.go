@@ -2,9 +2,13 @@
 package open
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,14 +31,19 @@ type kind struct {
 	// parse fills in what is special to the kind, and place. An error is of usage, and never shows a password.
 	parse func(flag, raw string, t *Target) error
 	open  func(ctx context.Context, t Target, o Options) (Database, error)
+	// explain says why a place could not be used, in one line, and what to do about it. nil: errors are clear as they are.
+	explain func(t Target, doing string, err error) error
+	// sql connects for the user's own statements, which must not write if readOnly; nil for a kind without SQL.
+	sql func(t Target, readOnly bool) (*sql.DB, error)
 	// migrate and schema are nil for a kind without a schema.
 	migrate func(ctx context.Context, t Target) (from, to int, err error)
 	schema  func(t Target) (string, error)
 	// create makes a queue where it is not there; nil: opening one does, or its Create method.
 	create func(ctx context.Context, t Target, q NewQueue) error
-	// namesQueue: there is no default queue, a URL has to name one, as form shows.
+	// name is what people call it, where that is not its scheme; form is an example of its URLs.
+	name, form string
+	// namesQueue: there is no default queue, a URL has to name one.
 	namesQueue bool
-	form       string
 	// noQueues and noRecords say why a place of this kind has none; "" when it has.
 	noQueues, noRecords string
 	// params are the parameters that its URLs take, where the kind is a service of AWS.
@@ -100,7 +109,7 @@ func Parse(flag, raw string) (Target, error) {
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok {
 		hint := "--%s 'sqlite:%s'"
-		if bare := validQueueName(raw) || tableName.MatchString(raw); bare && flag == "store" {
+		if bare := validQueueName(raw) || validTableName(raw); bare && flag == "store" {
 			hint += ", or --store 'dynamodb://%[2]s'"
 		} else if bare {
 			hint += ", or --%[1]s 'sqs://%[2]s'"
@@ -131,12 +140,66 @@ func Parse(flag, raw string) (Target, error) {
 	return t, nil
 }
 
+// Example is a URL of the kind of queue that people call so.
+func Example(name string) string {
+	for _, k := range kinds {
+		if name == cmp.Or(k.name, k.schemes[0]) {
+			return k.form
+		}
+	}
+	return ""
+}
+
 // unquoted is what url.Parse found, without the URL.
 func unquoted(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err
 	}
 	return err
+}
+
+// explain words an error of the place (see kind).
+func (t Target) explain(doing string, err error) error {
+	if t.kind.explain == nil {
+		return err
+	}
+	return t.kind.explain(t, doing, err)
+}
+
+// meaning is what an error of a client library means if it is one: text stands for its text ("": it is kept), or before it
+// when it ends in a colon. also is an error that it is too, nil = none.
+type meaning struct {
+	is         bool
+	text, hint string
+	also       error
+}
+
+// unreachable is the error of a place that could not be used. The first meaning that applies words it. An error with words of
+// its own stays as it is.
+func (t Target) unreachable(doing, library string, err error, meanings ...meaning) error {
+	if e := (*output.Error)(nil); errors.As(err, &e) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	text, hint := output.Split(err)
+	text = strings.TrimPrefix(text, library+": ")
+	for _, m := range meanings {
+		if !m.is {
+			continue
+		}
+		hint, err = m.hint, errors.Join(m.also, err)
+		if strings.HasSuffix(m.text, ": ") {
+			text = m.text + text
+		} else if m.text != "" {
+			text = m.text
+		}
+		break
+	}
+	return &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("%s %s: %s", doing, t.Shown, text), err}, Hint: hint}
+}
+
+// refused reports that nothing listens there, or that the network is in the way.
+func refused(err error) bool {
+	return errors.As(err, new(*net.OpError)) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // HasQueues and HasRecords are nil when the place has them, else an error of usage that says what to give instead.

@@ -7,9 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
 	"github.com/semel-dev/semel/internal/words"
@@ -99,37 +98,51 @@ func List[T any](p *Printer, items []T, header []string, row func(T) []any) erro
 	if len(items) == 0 {
 		return nil
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(p.Out)
-	t.SetStyle(plain())
-	head := make(table.Row, len(header))
+	rows := [][]string{make([]string, len(header))}
 	for i, h := range header {
-		head[i] = h
+		rows[0][i] = strings.ToUpper(h)
 	}
-	t.AppendHeader(head)
+	right := make([]bool, len(header)) // columns of numbers
 	for _, it := range items {
-		cells := row(it)
-		for i, c := range cells {
-			if s, ok := c.(string); ok {
-				limit := 80
-				if i == len(cells)-1 { // reasons stand last, with commands to paste
-					limit = 600
-				}
-				cells[i] = words.Printable(s, limit)
+		var cells []string
+		for i, c := range row(it) {
+			limit := 80
+			if i == len(header)-1 { // reasons stand last, with commands to paste
+				limit = 600
 			}
+			switch c.(type) {
+			case int, int64, uint32, uint64, float64:
+				right[i] = true
+			}
+			cells = append(cells, words.Printable(fmt.Sprint(c), limit))
 		}
-		t.AppendRow(cells)
+		rows = append(rows, cells)
 	}
-	t.Render()
-	return nil
+	return writeTable(p.Out, rows, right)
 }
 
-func plain() table.Style {
-	s := table.StyleDefault
-	s.Options = table.OptionsNoBordersAndSeparators
-	s.Format.Header = text.FormatUpper
-	s.Box.PaddingLeft, s.Box.PaddingRight = "", "  "
-	return s
+// writeTable aligns the columns, with two spaces between them.
+func writeTable(w io.Writer, rows [][]string, right []bool) error {
+	width := make([]int, len(right))
+	for _, cells := range rows {
+		for i, c := range cells {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for _, cells := range rows {
+		line := ""
+		for i, c := range cells {
+			gap := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
+			if right[i] {
+				c, gap = gap+c, ""
+			}
+			line += c + gap + "  "
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func encode(w io.Writer, v any) error {

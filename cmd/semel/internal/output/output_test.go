@@ -56,7 +56,7 @@ func TestFormats(t *testing.T) {
 		JSON:  `[{"a":"one\u001b[2J\n"},{"a":"<two>"}]` + "\n",
 		JSONL: `{"a":"one\u001b[2J\n"}` + "\n" + `{"a":"<two>"}` + "\n",
 		None:  "",
-		Text:  "A               \none\\x1b[2J\\x0a  \n<two>           \n",
+		Text:  "A\none\\x1b[2J\\x0a\n<two>\n",
 	} {
 		var out bytes.Buffer
 		p := &Printer{Format: format, Out: &out}

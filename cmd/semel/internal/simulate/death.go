@@ -13,7 +13,7 @@ import (
 // that the delete is a step of its own.
 type mortalQueue struct {
 	driver.Queue
-	ran *ran
+	ran *sync.Map // the ids of messages whose run here has ended well and is not settled yet
 	die func(where, key string)
 }
 
@@ -42,7 +42,7 @@ func (q *mortalQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]dri
 			continue
 		}
 		inner[i].Receipt = r.inner
-		if s[i].Action == driver.Ack && q.ran.has(r.id) {
+		if _, ran := q.ran.Load(r.id); ran && s[i].Action == driver.Ack {
 			q.die("after the record, before the delete", r.id)
 		}
 	}
@@ -59,32 +59,6 @@ func (q *mortalQueue) Extend(ctx context.Context, visible time.Duration, receipt
 		}
 	}
 	return q.Queue.Extend(ctx, visible, inner...)
-}
-
-// ran remembers the messages whose run here has ended well and is not settled yet.
-type ran struct {
-	mu  sync.Mutex
-	ids map[string]bool
-}
-
-func newRan() *ran { return &ran{ids: map[string]bool{}} }
-
-func (r *ran) note(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ids[id] = true
-}
-
-func (r *ran) has(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ids[id]
-}
-
-func (r *ran) forget(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.ids, id)
 }
 
 // turn lets one message at a time go from its run to its settlement.

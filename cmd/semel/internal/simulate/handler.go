@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,14 +28,14 @@ type Worker struct {
 	// runs counts the runs of this process, for every LongEvery-th.
 	runs atomic.Int64
 	turn turn
-	ran  *ran
+	ran  sync.Map // see mortalQueue
 	// die ends the process; tests watch it.
 	die func()
 }
 
 // New makes the handler of knobs that were checked. Close it.
 func New(k Knobs, log *slog.Logger) (*Worker, error) {
-	w := &Worker{k: k, log: log, ran: newRan(), die: process.KillSelf}
+	w := &Worker{k: k, log: log, die: process.KillSelf}
 	if w.k.Seed == 0 && k.CrashRate > 0 {
 		w.k.Seed = rand.Uint64() | 1
 		log.Info("simulation", "seed", w.k.Seed)
@@ -65,7 +66,7 @@ func (w *Worker) Attach(cfg *semel.Config, effects semel.Handler) {
 		cfg.Handler = semel.HandlerFunc(w.Handle)
 	}
 	if w.k.CrashAfterReceive || w.k.CrashAfterSideEffect && w.k.Transactional {
-		cfg.Queue = &mortalQueue{Queue: cfg.Queue, ran: w.ran, die: w.dieAt}
+		cfg.Queue = &mortalQueue{Queue: cfg.Queue, ran: &w.ran, die: w.dieAt}
 	}
 	if w.k.OneByOne() {
 		cfg.Concurrency = 1
@@ -91,7 +92,7 @@ func (w *Worker) Handle(ctx context.Context, a *semel.Attempt) error {
 	if w.k.CrashAfterSideEffect && a.Number == 1 {
 		w.dieAt("after the effect, before its record", a.Key.Raw)
 	}
-	w.ran.note(a.ID)
+	w.ran.Store(a.ID, true)
 	return nil
 }
 
@@ -101,7 +102,7 @@ func (w *Worker) Queued(ctx context.Context, a *semel.Attempt, add func(Effect))
 		return err
 	}
 	add(w.Effect(a))
-	w.ran.note(a.ID)
+	w.ran.Store(a.ID, true)
 	return nil
 }
 
@@ -190,7 +191,7 @@ func (w *Worker) observe(e semel.Event) {
 		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "reason", "already_processing", "action", "requeued")
 	}
 	w.turn.pass(e.MessageID)
-	w.ran.forget(e.MessageID)
+	w.ran.Delete(e.MessageID)
 }
 
 // dieAt ends the process as a crash does: nothing is flushed, nothing returned.

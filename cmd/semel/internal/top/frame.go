@@ -3,7 +3,6 @@ package top
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -72,23 +71,18 @@ func (s *Snapshot) queue() string {
 	if q == nil {
 		return "queue           no counts"
 	}
-	return fmt.Sprintf("queue           visible %d   in flight %d   delayed %d   oldest %s",
-		q.Visible, q.InFlight, q.Delayed, driver.DurationText(q.Oldest.Truncate(time.Second)))
+	count := func(n int64) string { return words.AtLeast(n, q.AtLeast) }
+	return fmt.Sprintf("queue           visible %s   in flight %s   delayed %s   oldest %s",
+		count(q.Visible), count(q.InFlight), count(q.Delayed), driver.DurationText(q.Oldest.Truncate(time.Second)))
 }
 
 // uncertainPage is how many uncertain keys the console lists at most.
 const uncertainPage = 50
 
 func (s *Snapshot) person() string {
-	more := func(n int, is bool) string {
-		if is {
-			return strconv.Itoa(n) + "+"
-		}
-		return strconv.Itoa(n)
-	}
 	o := &s.Overview
-	return fmt.Sprintf("needs a person  unknown outcomes %s   dead letters %s",
-		more(len(o.Uncertain), len(o.Uncertain) >= uncertainPage), more(len(o.DeadLetters.Items), o.DeadLetters.More))
+	return fmt.Sprintf("needs a person  unknown outcomes %s   dead letters %s", words.AtLeast(int64(len(o.Uncertain)), len(o.Uncertain) >= uncertainPage),
+		words.AtLeast(int64(o.DeadLetters.Total), o.DeadLetters.More))
 }
 
 // duplicates are those of all workers, the most frequent cause first.
@@ -154,7 +148,7 @@ func (s *Snapshot) groups() []string {
 		if len(lines) == 0 {
 			lines = append(lines, "DEAD LETTERS  KIND       REASON")
 		}
-		lines = append(lines, fmt.Sprintf("%12d  %-9s  %s", g.Count, g.Kind, g.Reason))
+		lines = append(lines, fmt.Sprintf("%12d  %-9s  %s", g.Count, g.Kind, g.Class))
 	}
 	return lines
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/semel-dev/semel/ops"
 )
 
 // Overview is the first page of the console, as far as it is shown.
@@ -28,20 +30,10 @@ type Overview struct {
 		InFlight int64         `json:"in_flight"`
 		Delayed  int64         `json:"delayed"`
 		Oldest   time.Duration `json:"oldest_ns"`
+		AtLeast  bool          `json:"at_least,omitempty"`
 	} `json:"stats,omitempty"`
 	Uncertain   []json.RawMessage `json:"uncertain"`
-	DeadLetters struct {
-		Groups []Group           `json:"groups"`
-		Items  []json.RawMessage `json:"items"`
-		More   bool              `json:"more,omitempty"`
-	} `json:"dead_letters"`
-}
-
-// Group is the dead letters of one kind with a similar reason.
-type Group struct {
-	Kind   string `json:"kind"`
-	Reason string `json:"reason"`
-	Count  int    `json:"count"`
+	DeadLetters ops.Groups        `json:"dead_letters"`
 }
 
 // Worker is what one worker shows of one consumer.

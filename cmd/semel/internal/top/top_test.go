@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -28,12 +30,12 @@ func busy(t *testing.T) *Snapshot {
 		"next":["Look at the downstream for each uncertain key, then say on its page whether the effect happened.","Find the cause."],
 		"stats":{"visible":1204,"in_flight":4,"delayed":1,"oldest_ns":4200000000},"uncertain":[{},{},{}],
 		"dead_letters":{"groups":[{"kind":"uncertain","reason":"the run failed, and it is unknown whether its effect happened","count":3}],
-		"items":[{},{},{}],"more":true}}`), &s.Overview); err != nil {
+		"total":12345,"more":true}}`), &s.Overview); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 12 {
 		s.Overview.DeadLetters.Groups = append(s.Overview.DeadLetters.Groups,
-			Group{"failed", fmt.Sprintf("handler responded 422: reason %d \x1b[31mred", i), 500 - i})
+			driver.DeadLetterGroup{Kind: "failed", Class: fmt.Sprintf("handler responded 422: reason %d \x1b[31mred", i), Count: 500 - i})
 		s.Workers = append(s.Workers, Worker{
 			Address: fmt.Sprintf("10.0.0.%d:9464", i), Consumer: "orders", Running: 3, Slots: 16, Effects: 1234, Rate: 101.25 - float64(i)*9,
 			Deliveries: 1300, Duplicates: map[string]float64{"redelivery": 7, "producer_duplicate": 2},

@@ -10,7 +10,8 @@ import (
 const token = "t0ken"
 
 func signedIn() http.Handler {
-	return SignIn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), token,
+	roles := map[string]string{token: "operator", "v1ewer": "viewer"}
+	return SignIn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Role", Role(r)) }), roles,
 		func(w http.ResponseWriter, _ *http.Request, why Refusal) { w.WriteHeader(why.Status) })
 }
 
@@ -41,6 +42,7 @@ func TestNotSignedIn(t *testing.T) {
 func TestSignIn(t *testing.T) {
 	for path, want := range map[string]string{
 		"/?token=" + token: "/", "/key?k=a+b&token=" + token: "/key?k=a+b", "//evil.example/x?token=" + token: "/evil.example/x",
+		`/\evil.example/x?token=` + token: "/%5Cevil.example/x",
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -56,5 +58,30 @@ func TestSignIn(t *testing.T) {
 		if signedIn().ServeHTTP(w, again); w.Code != http.StatusOK {
 			t.Errorf("with the cookie: %d", w.Code)
 		}
+	}
+}
+
+// TestSignInAgain: an address with another token signs in anew, whatever cookie the browser has.
+func TestSignInAgain(t *testing.T) {
+	h := signedIn()
+	cookie := func(token string, have ...*http.Cookie) *http.Cookie {
+		r := httptest.NewRequest(http.MethodGet, "/?token="+token, nil)
+		for _, c := range have {
+			r.AddCookie(c)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusSeeOther {
+			t.Fatalf("%s, with %v: %d", token, have, w.Code)
+		}
+		return w.Result().Cookies()[0]
+	}
+	operator := cookie(token)
+	viewer := cookie("v1ewer", operator)
+	cookie(token, viewer)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.AddCookie(viewer)
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Header().Get("Role") != "viewer" {
+		t.Errorf("role %q", w.Header().Get("Role"))
 	}
 }

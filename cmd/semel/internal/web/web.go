@@ -6,14 +6,18 @@
 package web
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // The bounds of every server.
@@ -35,6 +39,22 @@ func Server(h http.Handler, log *slog.Logger) *http.Server {
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+}
+
+// Listen opens an address (HOST:PORT). One that is taken or not this machine's is an error like a place that cannot be opened.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	}
+	if err != nil {
+		return nil, output.Usage("the address %q: %w", address, err).WithHint("HOST:PORT, such as 127.0.0.1:7070")
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, output.Unreachable("%w", err).WithHint("another port, or :0 for a free one")
+	}
+	return l, nil
 }
 
 // Hosts are the names of a server: whatever is on the loopback interface, the host that it listens on, and those that the
@@ -107,51 +127,4 @@ func Guard(h http.Handler, hosts Hosts, refuse func(http.ResponseWriter, *http.R
 }
 
 // Limit bounds how many connections of a listener are open at once.
-func Limit(l net.Listener) net.Listener { return limit(l, maxConnections) }
-
-func limit(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-// limited accepts a connection when there is a slot for it.
-type limited struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-// Accept waits for a slot, then for a connection.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &slot{Conn: c, free: func() { <-l.slots }}, nil
-}
-
-// Close ends waiting calls of Accept, too.
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// slot is a connection that frees its slot when it is closed.
-type slot struct {
-	net.Conn
-	once sync.Once
-	free func()
-}
-
-// Close closes the connection.
-func (s *slot) Close() error {
-	err := s.Conn.Close()
-	s.once.Do(s.free)
-	return err
-}
+func Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }

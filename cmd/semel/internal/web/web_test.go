@@ -1,9 +1,6 @@
 package web
 
 import (
-	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -90,61 +87,5 @@ func TestServerHasBounds(t *testing.T) {
 	s := Server(http.NotFoundHandler(), nil)
 	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
 		t.Errorf("%+v", s)
-	}
-}
-
-// TestLimitOfConnections asserts that further clients wait until a connection is closed, and that closing the listener ends
-// the wait.
-func TestLimitOfConnections(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := limit(inner, 1)
-	accepted := make(chan net.Conn)
-	failed := make(chan error, 1)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			accepted <- c
-		}
-	}()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	dial()
-	first := <-accepted
-	second := dial()
-	if n := len(l.(*limited).slots); n != 1 {
-		t.Fatalf("%d slots are taken, want 1", n)
-	}
-	for range 2 { // a second Close frees nothing more
-		_ = first.Close()
-	}
-	c := <-accepted
-	go func() { _, _ = io.WriteString(second, "x") }()
-	if b := make([]byte, 1); true {
-		if _, err := c.Read(b); err != nil || b[0] != 'x' {
-			t.Fatalf("the waiting client: %q, %v", b, err)
-		}
-	}
-	if n := len(l.(*limited).slots); n != 1 {
-		t.Fatalf("%d slots are taken, want 1", n)
-	}
-	_ = l.Close() // while Accept waits for a slot
-	if err := <-failed; !errors.Is(err, net.ErrClosed) {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

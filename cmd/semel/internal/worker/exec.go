@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +23,17 @@ import (
 // The exit codes of handlers (docs/worker.md).
 const (
 	exitOK          = 0
-	exitUsage       = 64 // EX_USAGE: permanent
-	exitData        = 65 // EX_DATAERR: permanent
+	exitData        = 65 // EX_DATAERR
 	exitUnavailable = 69 // EX_UNAVAILABLE: the downstream is not there; the engine's breaker counts it
-	exitTempFail    = 75 // EX_TEMPFAIL: retry, nothing was applied
-	exitDrop        = 99
+	exitTempFail    = 75 // EX_TEMPFAIL
 	exitCannotRun   = 126
 	exitNotFound    = 127
 )
+
+// exits are what exit codes say; all others say retry. 64 is EX_USAGE.
+var exits = map[int]verdict{
+	exitOK: verdictDone, 64: verdictDead, exitData: verdictDead, exitUnavailable: verdictUnavailable, exitTempFail: verdictLater, 99: verdictDrop,
+}
 
 // brokenLimit is how many configuration errors in a row end the worker.
 const brokenLimit = 3
@@ -99,52 +103,32 @@ func (e *Exec) outcome(ctx context.Context, code int, detail string, err error) 
 	if errors.Is(err, errNoRoom) {
 		return semel.Deferred(err, noRoomPause)
 	}
-	if cause := context.Cause(ctx); cause != nil && !declared(code) {
+	said, known := exits[code]
+	if !known {
+		said = verdictRetry
+	}
+	if cause := context.Cause(ctx); cause != nil && !said.declared() {
 		return fmt.Errorf("handler stopped: %w", cause)
 	}
-	if code != exitCannotRun && code != exitNotFound {
-		e.broken.Store(0)
+	text := fmt.Sprintf("handler exited %d", code)
+	if code == exitCannotRun || code == exitNotFound {
+		return e.cannotRun(code, withDetail(errors.New(text), detailOf(detail, err)))
 	}
+	e.broken.Store(0)
 	if f := (*failure)(nil); code < 0 && errors.As(err, &f) {
 		return withDetail(err, detail)
 	}
-	fail := error(&failure{exit: code, text: withDetail(fmt.Errorf("handler exited %d", code), detail).Error()})
-	if code > 0 && ruled(e.Retry, fail) != nil {
-		if code == exitUsage || code == exitData || code == exitTempFail {
+	fail := error(&failure{exit: code, text: withDetail(errors.New(text), detail).Error()})
+	switch {
+	case code > 0 && ruled(e.Retry, fail) != nil:
+		if said == verdictDead || said == verdictLater {
 			return semel.NotApplied(fail)
 		}
 		return fail
-	}
-	switch code {
-	case exitOK:
-		return nil
-	case exitTempFail:
-		return semel.NotApplied(fail)
-	case exitUsage, exitData:
-		return semel.Permanent(semel.NotApplied(fail))
-	case exitUnavailable:
-		return semel.Unavailable(fail)
-	case exitDrop:
-		if detail == "" {
-			detail = "handler exited 99"
-		}
-		return semel.Drop(detail)
-	case exitCannotRun, exitNotFound:
-		return e.cannotRun(code, withDetail(fmt.Errorf("handler exited %d", code), detailOf(detail, err)))
-	}
-	if err != nil {
+	case !known && err != nil:
 		return withDetail(err, detail)
 	}
-	return fail
-}
-
-// declared reports a code that says what became of the effect: it holds for a cancelled run, too.
-func declared(code int) bool {
-	switch code {
-	case exitOK, exitTempFail, exitUsage, exitData, exitDrop:
-		return true
-	}
-	return false
+	return said.outcome(fail, cmp.Or(detail, text), nil)
 }
 
 func detailOf(detail string, err error) string {

@@ -107,15 +107,15 @@ func (h *HTTP) outcome(res *http.Response, body []byte) error {
 	fail := error(&failure{
 		status: res.StatusCode, text: withDetail(fmt.Errorf("handler responded %s", res.Status), reason).Error(),
 	})
-	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
-	switch verdict := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); verdict {
+	after := retryAfter(res.Header.Get("Retry-After"), time.Now())
+	switch said := verdict(strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome")))); said {
 	case "":
-	case "done", "retry", "dead", "drop":
-		return override(verdict, reason, fail, after, asked)
+	case verdictDone, verdictRetry, verdictDead, verdictDrop:
+		return said.outcome(fail, reason, after)
 	default:
-		h.Log.Warn("unknown Semel-Outcome ignored", "outcome", verdict, "known", "done, retry, dead, drop")
+		h.Log.Warn("unknown Semel-Outcome ignored", "outcome", said, "known", "done, retry, dead, drop")
 	}
-	return h.byStatus(res.StatusCode, fail, after, asked)
+	return h.byStatus(res.StatusCode, fail, after)
 }
 
 // reasonOf is what a response says about its status.
@@ -126,63 +126,49 @@ func reasonOf(res *http.Response, body []byte) string {
 	return shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
 }
 
-func override(verdict, reason string, fail error, after time.Duration, asked bool) error {
-	switch verdict {
-	case "done":
-		return nil
-	case "dead":
-		return semel.Permanent(semel.NotApplied(fail))
-	case "drop":
-		if reason == "" {
-			reason = "the handler dropped it"
-		}
-		return semel.Drop(reason)
-	}
-	if asked {
-		return semel.RetryAfter(fail, after)
-	}
-	return fail
-}
-
-func (h *HTTP) byStatus(code int, fail error, after time.Duration, asked bool) error {
+func (h *HTTP) byStatus(code int, fail error, after *time.Duration) error {
+	said := statusVerdict(code)
 	if rule := ruled(h.Retry, fail); code >= 300 && rule != nil {
 		if code >= 400 && code < 500 && code != http.StatusRequestTimeout {
 			fail = semel.NotApplied(fail)
 		}
-		if asked && !rule.Permanent && !rule.Deferred && !rule.Unavailable {
-			return semel.RetryAfter(fail, after) // of the delay the endpoint knows more
+		if after != nil && !rule.Permanent && !rule.Deferred && !rule.Unavailable {
+			return semel.RetryAfter(fail, *after) // of the delay the endpoint knows more
 		}
 		return fail
 	}
 	switch {
-	case code >= 300 && code < 400, code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
+	case said == verdictUnavailable:
 		// The configuration's mistake, not the message's; a redirect is never followed.
 		h.Log.Error("the endpoint refuses every request: is the URL right?", "status", code, "err", fail)
-		fail = semel.Unavailable(semel.NotApplied(fail))
-		if asked {
-			return semel.RetryAfter(fail, after)
-		}
-		return fail
+		fail = semel.NotApplied(fail)
+	case after == nil && said == verdictBusy && code != http.StatusConflict:
+		after = new(5 * time.Second)
 	}
+	return said.outcome(fail, "", after)
+}
+
+// statusVerdict is what a status says if nothing else does.
+func statusVerdict(code int) verdict {
 	switch code {
-	case http.StatusConflict:
-		return semel.Deferred(fail, orElse(after, asked, time.Second))
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return semel.Deferred(fail, orElse(after, asked, 5*time.Second))
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return verdictUnavailable
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return verdictBusy
+	case http.StatusRequestTimeout: // it may have been applied
+		return verdictRetry
 	}
 	switch {
 	case permanentStatus(code):
-		return semel.Permanent(semel.NotApplied(fail))
+		return verdictDead
 	case code >= 200 && code < 300:
-		return nil
-	case code == http.StatusRequestTimeout: // it may have been applied
+		return verdictDone
+	case code >= 300 && code < 400:
+		return verdictUnavailable
 	case code >= 400 && code < 500:
-		fail = semel.NotApplied(fail)
+		return verdictLater
 	}
-	if asked {
-		return semel.RetryAfter(fail, after)
-	}
-	return fail
+	return verdictRetry
 }
 
 // permanentStatus reports a status that refuses the message for good.
@@ -195,31 +181,22 @@ func permanentStatus(code int) bool {
 	return false
 }
 
-func orElse(after time.Duration, asked bool, d time.Duration) time.Duration {
-	if asked {
-		return after
-	}
-	return d
-}
-
 // maxRetryAfter bounds what an endpoint can ask for: longer is a mistake, or an attack.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads the header: seconds, or a date.
-func retryAfter(v string, now time.Time) (time.Duration, bool) {
-	if v = strings.TrimSpace(v); v == "" {
-		return 0, false
-	}
+// retryAfter reads the header: seconds, or a date. nil: there is none that can be read.
+func retryAfter(v string, now time.Time) *time.Duration {
+	v = strings.TrimSpace(v)
 	if s, err := strconv.ParseFloat(v, 64); err == nil {
 		if s < 0 || math.IsNaN(s) {
-			return 0, false
+			return nil
 		}
-		return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second)), true
+		return new(time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second)))
 	}
 	if at, err := http.ParseTime(v); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter), true
+		return new(min(max(at.Sub(now), 0), maxRetryAfter))
 	}
-	return 0, false
+	return nil
 }
 
 func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, error) {
@@ -236,11 +213,7 @@ func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, er
 	// breaks after the request and it finds the canonical name. An attempt is one request; repeating it is the engine's
 	// decision, which counts it, and which policy once forbids.
 	req.Header[idempotencyKey] = []string{a.EffectKey("")}
-	for _, id := range identities(h.Queue, a) {
-		if id.name != "EFFECT_KEY" {
-			set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), id.value)
-		}
-	}
+	identify(req.Header, h.Queue, a)
 	if h.Sqsd {
 		set("X-Aws-Sqsd-Msgid", a.ID)
 		set("X-Aws-Sqsd-Queue", h.Queue)
@@ -258,6 +231,15 @@ func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, er
 		sign(req.Header, h.Secret, a.EffectKey(""), a.Body, time.Now())
 	}
 	return req, nil
+}
+
+// identify sets what a handler or probe learns about its attempt, beside the effect key, which has a header of its own.
+func identify(to http.Header, queue string, a *semel.Attempt) {
+	for _, id := range identities(queue, a) {
+		if id.name != "EFFECT_KEY" {
+			to.Set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), headerValue(id.value))
+		}
+	}
 }
 
 // pass hands the sender's headers on: those of CloudEvents and of tracing as they are, all others as Semel-Header-NAME,

@@ -200,8 +200,7 @@ func (b *HTTPBatch) refusal(res *http.Response, body []byte, messages int) error
 	if messages > 1 && permanentStatus(res.StatusCode) && ruled(b.Retry, fail) == nil {
 		return semel.NotApplied(fail)
 	}
-	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
-	return b.byStatus(res.StatusCode, fail, after, asked)
+	return b.byStatus(res.StatusCode, fail, retryAfter(res.Header.Get("Retry-After"), time.Now()))
 }
 
 func (b *HTTPBatch) arrayRequest(ctx context.Context, runs []*httpRun) (*http.Request, error) {

@@ -223,13 +223,13 @@ func TestRetryAfter(t *testing.T) {
 		"5": 5 * time.Second, "0": 0, " 1.5 ": 1500 * time.Millisecond, "Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second,
 		"Fri, 02 Jan 2025 03:04:15 GMT": 0, "99999999999": maxRetryAfter, "1e300": maxRetryAfter,
 	} {
-		if got, ok := retryAfter(in, now); !ok || got != want {
-			t.Errorf("%q: %v %v, want %v", in, got, ok, want)
+		if got := retryAfter(in, now); got == nil || *got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
 		}
 	}
 	for _, in := range []string{"", "-1", "soon", "NaN"} {
-		if got, ok := retryAfter(in, now); ok {
-			t.Errorf("%q: %v", in, got)
+		if got := retryAfter(in, now); got != nil {
+			t.Errorf("%q: %v", in, *got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -150,45 +151,43 @@ func (r *resultLine) check() error {
 }
 
 // declared reports an outcome that says what became of the effect: it holds for a cancelled run, too.
-func (r *resultLine) declared() bool {
-	return r.Outcome != verdictRetry && r.Outcome != verdictUnavailable
-}
+func (v verdict) declared() bool { return v != verdictRetry && v != verdictUnavailable }
 
-// err is the outcome in the vocabulary of handlers; nil for done.
-func (r *resultLine) err() error {
-	if r.Outcome == verdictDone {
+// outcome is a verdict in the vocabulary of handlers; nil for done. fail is the run's error, after the delay before the next
+// attempt that the handler asked for, nil = none.
+func (v verdict) outcome(fail error, reason string, after *time.Duration) error {
+	switch v {
+	case verdictDone:
 		return nil
-	}
-	reason := shorten(strings.TrimSpace(r.Reason), 300)
-	if r.Outcome == verdictDrop {
-		return semel.Drop(orDefault(reason, "the handler dropped it"))
-	}
-	fail := error(&failure{text: withDetail(fmt.Errorf("handler said %s", r.Outcome), reason).Error()})
-	var after time.Duration
-	if r.DelayMS != nil {
-		after = time.Duration(min(*r.DelayMS, maxRetryAfter.Milliseconds())) * time.Millisecond
-	}
-	switch r.Outcome {
+	case verdictDrop:
+		return semel.Drop(cmp.Or(reason, "the handler dropped it"))
 	case verdictDead:
 		return semel.Permanent(semel.NotApplied(fail))
 	case verdictBusy:
-		return semel.Deferred(fail, orElse(after, r.DelayMS != nil, time.Second))
+		if after == nil {
+			return semel.Deferred(fail, time.Second)
+		}
+		return semel.Deferred(fail, *after)
 	case verdictLater:
 		fail = semel.NotApplied(fail)
 	case verdictUnavailable:
 		fail = semel.Unavailable(fail)
+	case verdictRetry:
 	}
-	if r.DelayMS != nil {
-		return semel.RetryAfter(fail, after)
+	if after != nil {
+		return semel.RetryAfter(fail, *after)
 	}
 	return fail
 }
 
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
+// err is the outcome of a result; nil for done.
+func (r *resultLine) err() error {
+	reason := shorten(strings.TrimSpace(r.Reason), 300)
+	var after *time.Duration
+	if r.DelayMS != nil {
+		after = new(time.Duration(min(*r.DelayMS, maxRetryAfter.Milliseconds())) * time.Millisecond)
 	}
-	return s
+	return r.Outcome.outcome(&failure{text: withDetail(fmt.Errorf("handler said %s", r.Outcome), reason).Error()}, reason, after)
 }
 
 // lineRun is one message on its way through a handler that takes lines or arrays.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -28,12 +29,13 @@ type Pipe struct {
 	// Look is how often leases are looked at, to tell the processes of longer ones.
 	Look time.Duration
 	Log  *slog.Logger
-	// Broken is called once when the processes could not be run brokenLimit times in a row.
+	// Broken is called once when the processes could not be run brokenLimit times in a row, or were never ready.
 	Broken func(error)
 	// Guard kills running process groups if this worker dies; nil: none does.
 	Guard *Guard
 
 	startLimit time.Duration // how long a process may take until it is ready
+	pause      time.Duration // before a process that was of no use is started again; it doubles
 	slots      sync.WaitGroup
 	closing    chan struct{}
 	close      sync.Once
@@ -43,6 +45,8 @@ type Pipe struct {
 	waiters  []*waiter
 	children []*child // that are ready
 	broken   int      // processes in a row that could not be run
+	ready    bool     // a process was ready once
+	unready  int      // processes that ended before any was ready
 }
 
 // pipeRun is one message on its way through a process. But for id and a, it is guarded by the lock of the pipe until done is
@@ -70,11 +74,20 @@ type waiter struct {
 // startLimit is how long a process may take until it is ready.
 const startLimit = time.Minute
 
+// startsLimit is how often each process is started while none has ever been ready.
+const startsLimit = 7
+
+// ErrNeverReady is why a worker stops by itself: every start of its handler processes failed.
+var ErrNeverReady = errors.New("no handler process was ever ready")
+
 // Start starts the processes. It does not wait until they are ready.
 func (p *Pipe) Start() {
 	p.closing = make(chan struct{})
 	if p.startLimit == 0 {
 		p.startLimit = startLimit
+	}
+	if p.pause == 0 {
+		p.pause = 100 * time.Millisecond
 	}
 	for n := range p.Processes {
 		p.slots.Go(func() { p.keepRunning(n + 1) })
@@ -160,7 +173,7 @@ func (p *Pipe) await(ctx context.Context, r *pipeRun) {
 		p.mu.Unlock()
 		<-r.done
 	}
-	if r.err != nil && r.died || r.err == nil && !r.reply.declared() {
+	if r.err != nil && r.died || r.err == nil && !r.reply.Outcome.declared() {
 		r.err = fmt.Errorf("handler stopped: %w", cause)
 	}
 }

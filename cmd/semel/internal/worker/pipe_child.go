@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -103,7 +104,7 @@ func (p *Pipe) keepRunning(number int) {
 		}
 		pause := time.Duration(0)
 		if failed > 0 {
-			pause = min(100*time.Millisecond<<min(failed-1, 10), 10*time.Second)
+			pause = min(p.pause<<min(failed-1, 10), 10*time.Second)
 		}
 		p.Log.Warn("a handler process ended and is started again", "process", number, "err", err, "after", pause.String())
 		select {
@@ -192,6 +193,7 @@ func (c *child) settleAll() error {
 	}
 	if !c.ready {
 		p.notReady(err)
+		p.giveUp(c.stderr.tail)
 	}
 	for _, l := range c.lines {
 		var again []*pipeRun
@@ -245,6 +247,17 @@ func (p *Pipe) notReady(err *failure) {
 	if len(p.children) == 0 {
 		p.refuse(err)
 	}
+}
+
+// giveUp ends the worker when no process was ever ready in a number of starts. stderr is what the last one wrote.
+func (p *Pipe) giveUp(stderr []string) {
+	if p.unready++; p.ready || p.unready != startsLimit*p.Processes || p.Broken == nil {
+		return
+	}
+	if len(stderr) == 0 {
+		stderr = []string{"(nothing on stderr)"}
+	}
+	p.Broken(fmt.Errorf("%w: %d were started; the last one wrote:\n  %s", ErrNeverReady, p.unready, strings.Join(stderr, "\n  ")))
 }
 
 // give has a process handle messages. The caller holds the lock of the pipe.

@@ -79,7 +79,7 @@ func (c *child) first(b []byte) {
 		return
 	}
 	c.ready = true
-	c.p.broken = 0
+	c.p.ready, c.p.broken = true, 0
 	close(c.up)
 	if !c.ended {
 		c.p.children = append(c.p.children, c)

@@ -307,3 +307,32 @@ func (l *logged) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// A handler that ends at every start, as one with a wrong import does, ends the worker after a number of starts. Its message spends
+// no attempt, and stays in the queue.
+func TestFM83_PipeThatIsNeverReadyEndsTheWorker(t *testing.T) {
+	db := memory.Open()
+	q := db.Queue("q")
+	if err := q.Send(t.Context(), semel.Message{ID: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	p := pipe(t, func(p *Pipe) { p.Processes, p.pause, p.Broken = 2, time.Millisecond, stop }, "exit=1")
+	c, err := semel.New(semel.Config{Queue: q, Store: db.Store(), Handler: p.Handler(), MaxAttempts: 1, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := context.Cause(ctx); !errors.Is(err, ErrNeverReady) || !strings.Contains(err.Error(), "14 were started") {
+		t.Errorf("the worker ended by %v", err)
+	}
+	st, err := q.Stats(t.Context())
+	if err != nil || st.Visible+st.Delayed != 1 || st.DeadLetters != 0 {
+		t.Errorf("the queue: %+v, %v", st, err)
+	}
+	if r, ok, err := db.Store().Record(t.Context(), semel.Key{Consumer: "q", Raw: "m"}); err != nil || ok && (r.Failures != 0 || r.Unknown) {
+		t.Errorf("the record: %+v, %v", r, err)
+	}
+}

@@ -91,11 +91,7 @@ func (p *HTTPProbe) request(ctx context.Context, a *semel.Attempt) (*http.Reques
 	}
 	req.Header.Set("User-Agent", "semel")
 	req.Header.Set("Idempotency-Key", a.EffectKey(""))
-	for _, id := range identities(p.Queue, a) {
-		if id.name != "EFFECT_KEY" {
-			req.Header.Set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), headerValue(id.value))
-		}
-	}
+	identify(req.Header, p.Queue, a)
 	return req, nil
 }
 

@@ -191,33 +191,17 @@ func span(s string, least, most int) (from, to int, err error) {
 	return from, to, nil
 }
 
+// signals are those that a rule can name.
+var signals = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "ILL": syscall.SIGILL, "ABRT": syscall.SIGABRT,
+	"BUS": syscall.SIGBUS, "FPE": syscall.SIGFPE, "KILL": syscall.SIGKILL, "SEGV": syscall.SIGSEGV, "PIPE": syscall.SIGPIPE,
+	"TERM": syscall.SIGTERM,
+}
+
+// signalOf is the signal of a name or number; 0 if there is none.
 func signalOf(s string) syscall.Signal {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
 		return syscall.Signal(n)
 	}
-	switch strings.TrimPrefix(strings.ToUpper(s), "SIG") {
-	case "HUP":
-		return syscall.SIGHUP
-	case "INT":
-		return syscall.SIGINT
-	case "QUIT":
-		return syscall.SIGQUIT
-	case "ILL":
-		return syscall.SIGILL
-	case "ABRT":
-		return syscall.SIGABRT
-	case "BUS":
-		return syscall.SIGBUS
-	case "FPE":
-		return syscall.SIGFPE
-	case "KILL":
-		return syscall.SIGKILL
-	case "SEGV":
-		return syscall.SIGSEGV
-	case "PIPE":
-		return syscall.SIGPIPE
-	case "TERM":
-		return syscall.SIGTERM
-	}
-	return 0
+	return signals[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
 }

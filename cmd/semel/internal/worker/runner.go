@@ -97,13 +97,17 @@ func (c *capture) got() ([]byte, bool) {
 }
 
 // lineLog passes lines on to a logger; a line without an end is passed on when it grows long, and at flush. It also
-// remembers the last line, for the reason of a failure.
+// remembers the last lines, for the reason of a failure.
 type lineLog struct {
 	mu   sync.Mutex
 	buf  []byte
 	last string
+	tail []string // the last lines
 	emit func(line string)
 }
+
+// tailLines is how many lines of stderr a lineLog remembers.
+const tailLines = 10
 
 // longLine is where a line of stderr is broken.
 const longLine = 16 << 10
@@ -132,7 +136,7 @@ func (l *lineLog) line() {
 	if strings.TrimSpace(s) == "" {
 		return
 	}
-	l.last = s
+	l.last, l.tail = s, append(l.tail[max(0, len(l.tail)+1-tailLines):], shorten(s, 300))
 	l.emit(s)
 }
 

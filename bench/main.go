@@ -2,7 +2,7 @@
 // servers can do at all: on the same servers, in interleaved rounds, because only ratios inside one round count.
 //
 //	go run . -list                                   the measures
-//	go run . -measure b2,semel-pg-queued-1           some of them, or a kind: peer, limit, semel; all but the long ones: all
+//	go run . -measure b2,semel-pg-queued-1           some of them, or a kind: peer, limit, semel; all but the long ones, languages and brokers: all
 //	go run . -o results.jsonl -report ../docs/benchmarks.md -gate
 //	go run . -from results.jsonl -report ../docs/benchmarks.md
 //
@@ -28,7 +28,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/semel-dev/semel/bench/internal/brokers"
 	"github.com/semel-dev/semel/bench/internal/harness"
+	"github.com/semel-dev/semel/bench/internal/languages"
 	"github.com/semel-dev/semel/bench/internal/limits"
 	"github.com/semel-dev/semel/bench/internal/peers"
 	"github.com/semel-dev/semel/bench/internal/report"
@@ -40,7 +42,7 @@ type config struct {
 	measure, out, from, page, dir, profile string
 	n, rounds                              int
 	scale                                  float64
-	gate, list                             bool
+	gate, list, table                      bool
 }
 
 var (
@@ -65,6 +67,7 @@ func command() int {
 	flag.StringVar(&c.dir, "dir", "", "directory of the servers and files, on a disk (default: that for temporary files)")
 	flag.StringVar(&c.profile, "cpuprofile", "", "write a profile of this process to this file")
 	flag.BoolVar(&c.gate, "gate", false, "exit with 3 when a ratio is below its gate")
+	flag.BoolVar(&c.table, "table", false, "print the tables of languages and brokers, and the goals that were measured")
 	flag.BoolVar(&c.list, "list", false, "list the measures and exit")
 	flag.Parse()
 	err := run(ctx, c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -82,7 +85,7 @@ func command() int {
 }
 
 func run(ctx context.Context, c config, log *slog.Logger) error {
-	all := slices.Concat(shapes.All(), peers.All(), limits.All())
+	all := slices.Concat(shapes.All(), peers.All(), limits.All(), languages.All(), brokers.All())
 	if c.list {
 		for _, m := range all {
 			fmt.Printf("%-24s %-6s %s\n", m.Name, m.Kind, m.Title)
@@ -108,6 +111,11 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			return err
 		}
 	}
+	if c.table {
+		if err := report.Table(os.Stdout, about, all, rows); err != nil {
+			return err
+		}
+	}
 	if !c.gate {
 		return nil
 	}
@@ -127,7 +135,8 @@ func choose(all []harness.Measure, names string) ([]harness.Measure, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		known := name == "all"
 		for _, m := range all {
-			if name == m.Name || !m.Long && (name == "all" || name == string(m.Kind)) {
+			own := m.Kind == harness.Language || m.Kind == harness.Broker
+			if name == m.Name || !m.Long && (name == "all" && !own || name == string(m.Kind)) {
 				wanted[m.Name], known = true, true
 			}
 		}

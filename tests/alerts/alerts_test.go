@@ -88,9 +88,9 @@ semel_retention_seconds{instance="b",W} 86400x20 3600x80`, 79, 82},
 				t.Fatal("no such rule")
 			}
 			tried[c.alert] = true
-			series := strings.ReplaceAll(c.series, "W", who)
+			rec := recorded(t, strings.ReplaceAll(c.series, "W", who))
 			for minute, want := range map[int]bool{c.quiet: false, c.firing: true} {
-				if got := fires(t, r, series, minute); got != want {
+				if got := rec.fires(r, minute); got != want {
 					t.Errorf("after %d minutes of %s it fires: %v, want %v", minute, c.series, got, want)
 				}
 			}
@@ -147,7 +147,7 @@ func TestTheFirstIsSeen(t *testing.T) {
 	m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.ParkedUncertain})
 	after := sample(t, reg, "semel_deliveries_total", "parked_uncertain")
 	series := fmt.Sprintf(`semel_deliveries_total{decision="parked_uncertain",%s} %sx20 %sx10`, who, before, after)
-	if !fires(t, load(t)["SemelOutcomeUnknown"], series, 22) {
+	if !recorded(t, series).fires(load(t)["SemelOutcomeUnknown"], 22) {
 		t.Errorf("no alert fires for the first message that was parked: %s", series)
 	}
 }
@@ -174,7 +174,7 @@ func sample(t *testing.T, reg *prometheus.Registry, name, decision string) strin
 // TestS2_17SuppressedIsNoAlarm: a thousand duplicates that did no harm, conditional writes that were refused, and a lease lost
 // now and then among very many runs wake nobody up.
 func TestS2_17SuppressedIsNoAlarm(t *testing.T) {
-	series := strings.ReplaceAll(`semel_duplicates_total{cause="redelivery",W} 0+100x100
+	rec := recorded(t, strings.ReplaceAll(`semel_duplicates_total{cause="redelivery",W} 0+100x100
 semel_deliveries_total{decision="replayed",W} 0+100x100
 semel_deliveries_total{decision="busy_deferred",W} 0+100x100
 semel_deliveries_total{decision="executed",W} 0+100x100
@@ -204,10 +204,10 @@ semel_deliveries_total{decision="retried",W} 0+1x100
 semel_time_in_queue_seconds_count{W} 0+1000x100
 semel_time_in_queue_seconds_bucket{le="60",W} 0+1000x100
 semel_handler_duration_seconds_count{W} 0+1000x100
-semel_lease_lost_total{W} 0+1x100`, "W", who)
+semel_lease_lost_total{W} 0+1x100`, "W", who))
 	for name, r := range load(t) {
 		for _, minute := range []int{1, 30, 90} {
-			if fires(t, r, series, minute) {
+			if rec.fires(r, minute) {
 				t.Errorf("%s fires after %d minutes, and nothing is wrong", name, minute)
 			}
 		}
@@ -237,12 +237,6 @@ func load(t *testing.T) map[string]rulefmt.Rule {
 		}
 	}
 	return rules
-}
-
-// fires reports whether the rule fires at a minute of some series.
-func fires(t *testing.T, r rulefmt.Rule, series string, minute int) bool {
-	t.Helper()
-	return recorded(t, series).fires(r, minute)
 }
 
 // recording is what Prometheus has scraped.

@@ -166,7 +166,7 @@ func TestS1_19Drill(t *testing.T) {
 	first, _, _ := strings.Cut(look, "\n{")
 	var overview struct {
 		Level, Headline string
-		Uncertain       []struct{ Key struct{ Raw string } }
+		Uncertain       []struct{ Key string }
 		DeadLetters     struct {
 			Groups []struct {
 				Kind, Reason string
@@ -235,7 +235,7 @@ func (p *provider) charged() int {
 // drained waits until every key is recorded: the provider knows a charge before its record does.
 func (p *place) drained() {
 	p.Helper()
-	for end := time.Now().Add(timeout); ; {
+	for end := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
 		stats := p.run("queue", "stats", "--queue", queue, "-o", "json")
 		if strings.Contains(stats, `"visible":0,"in_flight":0`) {
 			return

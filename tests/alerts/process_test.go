@@ -25,22 +25,7 @@ import (
 const timeout = 2 * time.Minute
 
 // program is semel, built once.
-var program = sync.OnceValues(func() (string, error) { return binary.Build(scratch) })
-
-// scratch is a folder of this test binary.
-var scratch string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "semel-alerts-")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	scratch = dir
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+var program = sync.OnceValues(binary.Build)
 
 // place is a folder with a queue, and the processes that work on it.
 type place struct {

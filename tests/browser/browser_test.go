@@ -29,13 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, path string) int {
-	dir, err := os.MkdirTemp("", "semel-browser-")
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if semel, err = binary.Build(dir); err != nil {
+	var err error
+	if semel, err = binary.Build(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -96,6 +91,34 @@ func pleasant(t *testing.T, p *Page, where string) {
 	}
 	if pale := eval[[]string](t, p, tooPale); len(pale) > 0 {
 		t.Errorf("%s: contrast below 4.5: %s", where, strings.Join(pale, "; "))
+	}
+}
+
+// axeCore is the script of axe-core; "" if the npm registry cannot be reached, which the subtest axe-core says loudly.
+func axeCore(t *testing.T) (script string) {
+	t.Helper()
+	t.Run("axe-core", func(t *testing.T) {
+		var err error
+		if script, err = fetchAxe(); err != nil {
+			server.LeaveOut(t, "npm", err.Error())
+		}
+	})
+	return script
+}
+
+// accessible checks a page with axe-core.
+func accessible(t *testing.T, p *Page, where, script string) {
+	t.Helper()
+	for look, l := range axeLooks {
+		if err := p.Look(l); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Eval("if (!window.axe) { "+script+"\n}", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, finding := range eval[[]string](t, p, axeRun) {
+			t.Errorf("%s %s: axe-core: %s", where, look, finding)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ func TestConsole(t *testing.T) {
 	command(ctx, t, `{"order":1}`+"\n"+`{"order":2}`+"\n"+`{"order":3}`+"\n"+`{"order":4}`+"\n", "send", "--queue", queue, "-")
 	command(ctx, t, "", "work", "--queue", queue, "--key", "json:/order", "--max-attempts", "1", "--until-empty", "--exec", "echo card endpoint 503 >&2; exit 1")
 
+	axe := axeCore(t)
 	var out, errs process.Output
 	cmd := exec.Command(semel, "console", "--queue", queue, "--listen", "127.0.0.1:0", "--operate", "--bodies")
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -55,6 +56,9 @@ func TestConsole(t *testing.T) {
 			pleasant(t, p, name+" "+look)
 			keep(t, p, look+"-console-"+name, l)
 		}
+		if axe != "" {
+			accessible(t, p, name, axe)
+		}
 	}
 	step := func(name, click, until string) {
 		t.Helper()
@@ -67,6 +71,9 @@ func TestConsole(t *testing.T) {
 	step("overview", `0`, `document.querySelector("h1").textContent.includes("4 dead letters")`)
 	step("dead letter", `location.href = [...document.querySelectorAll("a")].find((a) => a.href.includes("group=")).href`,
 		`document.querySelectorAll("tbody tr").length === 4`)
+	step("dead letter itself", `location.href = [...document.querySelectorAll("a")].find((a) => a.href.includes("/dead-letter?id=")).href`,
+		`document.querySelector("h1").textContent.includes("Dead letter")`)
+	step("dead letters again", `history.back()`, `document.querySelectorAll("tbody tr").length === 4`)
 	step("plan", `document.querySelector("button.go").click()`, `document.querySelector("#canary")?.value === "3"`)
 	step("under way", `document.querySelector("[name=reason]").value = "PSP is up"; document.querySelector("button.go").click()`,
 		`document.querySelector("h1").textContent.includes("Under way")`)
@@ -75,6 +82,9 @@ func TestConsole(t *testing.T) {
 	step("key", `document.querySelector("#search").value = "1"; document.querySelector("[role=search] button").click()`,
 		`document.querySelector("h1").textContent.includes("COMPLETED")`)
 	step("audit log", `location.href = "/audit-log"`, `document.querySelectorAll("tbody tr").length === 4`)
+	step("workers", `location.href = "/workers"`, `document.querySelector("h1").textContent === "Workers"`)
+	step("guarantee", `location.href = "/guarantee"`, `document.querySelectorAll("tbody tr").length > 0`)
+	step("no dead letters", `location.href = "/dead-letters"`, `document.querySelector(".empty") !== null`)
 	step("missing key", `location.href = "/key?k=nobody"`, `document.querySelector("h1").textContent.includes("404")`)
 	for _, r := range p.Requests() {
 		if !strings.HasPrefix(r, home) && !strings.HasPrefix(r, "data:") {

@@ -104,7 +104,7 @@ func TestLive(t *testing.T) {
 	for what, c := range map[string]struct{ button, hears string }{
 		"an ack is dropped":   {`[data-do="drop-ack"]`, "is dropped on its way"},
 		"heartbeats fail":     {`[data-do="fail-heartbeats"]`, "heartbeats fail"},
-		"the store is paused": {`[data-do="pause-store"]`, "the store is back"},
+		"the store is paused": {`[data-do="outage"]`, "the store is back"},
 	} {
 		eval[any](t, p, `document.querySelector("#for").value = 1; null`)
 		click(c.button)
@@ -122,7 +122,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("semel doubled %s", n)
 	}
 	eval[any](t, p, `document.querySelector("#for").value = 99; null`)
-	click(`[data-do="pause-store"]`)
+	click(`[data-do="outage"]`)
 	until("what is too long is refused", `document.querySelector("#said").textContent.includes("for_ms")`)
 	for name, l := range looks {
 		if err := p.Look(l); err != nil {

@@ -105,6 +105,19 @@ func postgresSide(db *postgres.DB) *side {
 	}
 }
 
+// statements are the effects of a transaction on an SQL store: rows of the ledger, and one that is refused.
+func statements(c driver.Committer, ids []string, refuse bool) any {
+	var e *driver.Statements
+	c.Offers(&e)
+	for _, id := range ids {
+		e.Exec("INSERT INTO ledger VALUES ($1)", id)
+	}
+	if refuse {
+		e.ExecRows(1, "INSERT INTO ledger SELECT 'no' WHERE 1 = 0")
+	}
+	return e
+}
+
 // TestPostgresAgainstMemory runs random histories. A failing one is printed with its seed, and made smaller.
 func TestPostgresAgainstMemory(t *testing.T) {
 	db, err := postgres.Open(t.Context(), server.Database(t), postgres.Options{Create: true, MaxConns: 4, NoListen: true})

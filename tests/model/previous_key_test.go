@@ -35,6 +35,9 @@ func previousLedger(addTx func(ctx context.Context, tx driver.Tx, id string) err
 
 // TestPreviousSQLite runs the conformance suite with two records behind every key: they behave as one.
 func TestPreviousSQLite(t *testing.T) {
+	if !semeltest.Nightly() {
+		t.Skip("TestPreviousPostgres is the same; make nightly runs both")
+	}
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), sqlite.Options{Create: true})
 		if err != nil {
@@ -53,7 +56,7 @@ func TestPreviousSQLite(t *testing.T) {
 			err = db.SQL().QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = $1", id).Scan(&n)
 			return n, err
 		})
-		return semeltest.StoreSetup{Store: keymigrationtest.Migrating(db.Store()), Queue: db.Queue("orders"), Ledger: l, Sample: 4}
+		return semeltest.StoreSetup{Store: keymigrationtest.Migrating(db.Store()), Queue: db.Queue("orders"), Ledger: l, Sample: semeltest.Sampled(23)}
 	})
 }
 
@@ -89,6 +92,6 @@ func TestPreviousPostgres(t *testing.T) {
 			err = db.Pool().QueryRow(ctx, "SELECT count(*) FROM ledger WHERE id = $1", id).Scan(&n)
 			return n, err
 		})
-		return semeltest.StoreSetup{Store: keymigrationtest.Migrating(db.Store()), Queue: db.Queue("orders"), Ledger: l, Sample: 4}
+		return semeltest.StoreSetup{Store: keymigrationtest.Migrating(db.Store()), Queue: db.Queue("orders"), Ledger: l, Sample: semeltest.Sampled(23)}
 	})
 }

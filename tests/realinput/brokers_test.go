@@ -1,12 +1,12 @@
 package realinput
 
 import (
+	"errors"
 	"os/exec"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 	"github.com/semel-dev/semel/tests/internal/kfake"
 )
@@ -14,38 +14,23 @@ import (
 // TestStatementEffect_NATSOntoPostgres: the payloads come through a stream of NATS, effects and records go to PostgreSQL. Besides
 // a worker the NATS server is killed, and started again on its data.
 func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
-	server.Need(t, "nats")
-	stream, err := server.NATS(t.Context(), server.Options{})
-	if err != nil {
-		server.LeaveOut(t, "nats", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := stream.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "2s"}, func() {
-		if err := stream.Kill(); err != nil {
-			t.Error(err)
-		}
-		if err := stream.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	stream := server.Own(t, "nats", nil)
+	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "2s"}, func() { server.Restart(t, stream) })
 }
 
 // TestStatementEffect_KafkaOntoPostgres is the same with a topic of a fake broker.
 func TestStatementEffect_KafkaOntoPostgres(t *testing.T) {
 	broker := kfake.Start(t)
-	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=2s&partitions=6", nil, broker.Restart)
+	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=2s&partitions=6", nil, func() {
+		if err := errors.Join(broker.Kill(), broker.Start(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // ontoPostgres makes a queue, and has its payloads handled while strike kills its server.
 func ontoPostgres(t *testing.T, queue string, create []string, strike func()) {
 	lines := payloads(t)
-	if !semeltest.Nightly() {
-		lines = lines[:100]
-	}
 	store := server.Database(t)
 	db, err := pgx.Connect(t.Context(), store)
 	if err != nil {

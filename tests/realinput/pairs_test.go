@@ -80,14 +80,11 @@ type pair struct {
 
 // TestPairs sends every payload three times, in shuffled order, through each queue onto each store: three workers, of which
 // one is killed. Every payload has one effect, and none is lost. Effects are SQL where the store takes it, and otherwise
-// files named by the effect key. Every run takes each queue and each store once, and a hundred payloads; make pairs takes all,
-// and writes the file that SEMEL_PAIRS names.
+// files named by the effect key. Every run takes each queue and each store once; make pairs takes all, and writes the file that
+// SEMEL_PAIRS names.
 func TestPairs(t *testing.T) {
-	lines, results := payloads(t), os.Getenv("SEMEL_PAIRS")
+	lines, results := payloads(t), os.Getenv(envPairs)
 	whole := results != "" || semeltest.Nightly()
-	if !whole {
-		lines = lines[:100]
-	}
 	var lasting []pair
 	queues := slices.DeleteFunc(slices.Clone(services), func(s service) bool { return !s.queue })
 	stores := slices.DeleteFunc(slices.Clone(services), func(s service) bool { return !s.records })
@@ -265,16 +262,7 @@ func credentials(t *testing.T) {
 }
 
 func openRedis(t *testing.T) string {
-	srv, err := server.Redis(t.Context(), server.Options{})
-	if err != nil {
-		server.LeaveOut(t, "redis", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return srv.URL() + "?prefix=hooks&queue=hooks"
+	return server.Own(t, "redis", nil).URL() + "?prefix=hooks&queue=hooks"
 }
 
 func databaseSQLite(t *testing.T, url string) *sql.DB {

@@ -23,26 +23,12 @@ import (
 	"github.com/semel-dev/semel/tests/internal/kfake"
 )
 
-// built is where program put it; "" = it was not needed.
-var built string
-
-// program builds semel once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "semel-realinput-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	return binary.Build(dir)
-})
+// program is semel, built once.
+var program = sync.OnceValues(binary.Build)
 
 func TestMain(m *testing.M) {
 	kfake.MainIfBroker()
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // event is a line of an events file.

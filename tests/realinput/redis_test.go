@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -24,17 +23,7 @@ var queues = map[string]func(t *testing.T, redis string) func(dir string) string
 
 // natsQueue makes a stream on a NATS server of its own.
 func natsQueue(t *testing.T) func(dir string) string {
-	server.Need(t, "nats")
-	stream, err := server.NATS(t.Context(), server.Options{})
-	if err != nil {
-		server.LeaveOut(t, "nats", err.Error())
-	}
-	t.Cleanup(func() {
-		if err := stream.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return created(t, stream.URL()+"?queue=HOOKS&wait=1s")
+	return created(t, server.Own(t, "nats", nil).URL()+"?queue=HOOKS&wait=1s")
 }
 
 // created makes a queue.
@@ -54,21 +43,9 @@ func created(t *testing.T, url string) func(dir string) string {
 // confirmed. Two workers are killed while they work, and the Redis as well. Every payload has one effect, none is lost.
 func TestS1_45_RecordsInRedis(t *testing.T) {
 	lines := payloads(t)
-	if !semeltest.Nightly() {
-		lines = lines[:100]
-	}
-	server.Need(t, "redis")
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {
-			redis, err := server.Redis(t.Context(), server.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := redis.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			redis := server.Own(t, "redis", nil)
 			store := redis.URL() + "?prefix=hooks"
 			s := newFixtureOn(t, lines, queue(t, store), store)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -80,12 +57,7 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 			fourth := s.start(ctx, h)
 			s.await(ctx, s.files, 2*s.distinct/5)
 			s.started(ctx, third, fourth)
-			if err := redis.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := redis.Start(ctx); err != nil {
-				t.Fatal(err)
-			}
+			server.Restart(t, redis)
 			s.await(ctx, s.files, 3*s.distinct/5)
 			s.kill(second)
 			s.ended(third, fourth)

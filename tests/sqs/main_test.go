@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if semel, err = binary.Build(dir); err != nil {
+	if semel, err = binary.Build(); err != nil {
 		fmt.Println(err)
 		return 1
 	}

@@ -97,7 +97,7 @@ func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
 	s := &fixture{T: t, queue: "sqlite:" + filepath.Join(dir, "shop.db") + "?queue=orders", pipe: filepath.Join(dir, "pipe"), collector: newEndpoint(t)}
 	var err error
-	if s.semel, err = binary.Build(dir); err != nil {
+	if s.semel, err = binary.Build(); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Mkfifo(s.pipe, 0o600); err != nil {

@@ -28,6 +28,8 @@ type About struct {
 // libraries are the modules whose versions the report names.
 var libraries = []string{
 	"github.com/riverqueue/river", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4",
+	"github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/ThreeDotsLabs/watermill-amqp", "github.com/ThreeDotsLabs/watermill-nats/v2",
+	"github.com/ThreeDotsLabs/watermill-redisstream",
 	"github.com/hibiken/asynq", "github.com/vgarvardt/gue/v5", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9",
 	"modernc.org/sqlite",
 }

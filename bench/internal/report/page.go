@@ -24,6 +24,8 @@ func Page(w io.Writer, about harness.About, measures []harness.Measure, rows []h
 	p.caches()
 	p.window()
 	p.sweeps()
+	p.beside(harness.Language)
+	p.beside(harness.Broker)
 	p.settings()
 	p.machine()
 	_, err := io.WriteString(w, p.text.String())
@@ -68,8 +70,15 @@ func (p *page) head(chart string) {
 
 func (p *page) goals() {
 	p.linef("## Goals\n")
+	p.judged(judge(p.rows))
+	p.linef("The benchmark fails (exit code 3 with `-gate`) when a ratio is below its gate. B2 is the inbox of the books, one")
+	p.linef("transaction per message; it and the others are described below.\n")
+}
+
+// judged is the table of goals.
+func (p *page) judged(list []judged) {
 	p.linef("| ratio | target | gate | measured | range | verdict |\n|---|--:|--:|--:|--:|---|")
-	for _, j := range judge(p.rows) {
+	for _, j := range list {
 		sign := "≥"
 		if j.atMost {
 			sign = "≤"
@@ -81,8 +90,7 @@ func (p *page) goals() {
 		}
 		p.linef("| %s | %s %s | %s | %s | %s | %s |", j.title, sign, number(j.target), number(j.gate), measured, span, j.verdict())
 	}
-	p.linef("\nThe benchmark fails (exit code 3 with `-gate`) when a ratio is below its gate. B2 is the inbox of the books, one")
-	p.linef("transaction per message; it and the others are described below.\n")
+	p.linef("")
 }
 
 // work is the table of those who do the standard work.

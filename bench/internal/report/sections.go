@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"io"
 	"slices"
 	"strings"
 
@@ -139,4 +141,50 @@ const sweepUnit = "purged records"
 // value is the median of one of a measure's own figures.
 func value(rows []harness.Row, name string) float64 {
 	return median(rows, func(r harness.Row) float64 { return r.Values[name] })
+}
+
+// asides are the kinds that are measured by themselves: what their tables say, and what the others are compared with.
+var asides = map[harness.Kind]struct{ title, text, by string }{
+	harness.Language: {
+		title: "Languages", by: "go",
+		text: `20,000 deliveries of 16,000 messages; 500 of 400 with --exec, which starts a process for each. Handlers in Python and Node.js
+are those of ` + "`semel work --effects sql`" + ` with queue, records and effects in one PostgreSQL; the Go ones are in the consumer's
+process. BullMQ and Celery have their queue in Redis, and an inbox row in PostgreSQL. The clock runs from the first effect to the
+last. ` + "`make bench-languages`",
+	},
+	harness.Broker: {
+		title: "Brokers",
+		text: `The standard work from one broker, with one effect a message in PostgreSQL: semel's queues with records in PostgreSQL, and
+watermill's subscribers, whose handlers write inbox row and effect as one statement. ` + "`make bench-brokers`",
+	},
+}
+
+// beside is the table of a kind that is measured by itself.
+func (p *page) beside(kind harness.Kind) {
+	list, a := p.of(kind, "effects"), asides[kind]
+	if len(list) == 0 {
+		return
+	}
+	p.linef("## %s\n\n%s.\n", a.title, a.text)
+	p.linef("| | messages | rows | distinct keys | effects/s | × %s |\n|---|--:|--:|--:|--:|--:|", cmp.Or(a.by, "watermill"))
+	for _, m := range list {
+		rows := p.rowsOf(m.Name)
+		by := a.by
+		if kind == harness.Broker {
+			by = "watermill-" + m.Name[strings.LastIndex(m.Name, "-")+1:]
+		}
+		l := rows[0].Ledger
+		p.linef("| %s | %d | %d | %d | %s | %s |", m.Title, rows[0].N, l.Rows, l.IDs, number(median(rows, perSecond)), p.ratio(m.Name, by))
+	}
+	p.linef("")
+}
+
+// Table writes the tables of kinds that are measured by themselves, and the goals that were measured.
+func Table(w io.Writer, about harness.About, measures []harness.Measure, rows []harness.Row) error {
+	p := newPage(about, measures, rows)
+	p.beside(harness.Language)
+	p.beside(harness.Broker)
+	p.judged(slices.DeleteFunc(judge(rows), func(j judged) bool { return len(j.values) == 0 }))
+	_, err := io.WriteString(w, p.text.String())
+	return err
 }

@@ -70,26 +70,16 @@ func postgresQueued(committers int, title string) harness.Measure {
 	)
 }
 
-// postgresAtCommit is postgresQueued with one committer and first deliveries that are claimed at their commit. rows: the
-// effects are rows as data, which go to the server together.
-func postgresAtCommit(rows bool) harness.Measure {
+// postgresAtCommit is postgresQueued with one committer and first deliveries that are claimed at their commit.
+func postgresAtCommit() harness.Measure {
 	const batch = 100
-	m := harness.Measure{
-		Name: "semel-pg-at-commit", Title: "semel on PostgreSQL, queued statements, claimed at the commit", N: 60000,
-		Settings: "InTx with *Statements, ClaimAtCommit",
-	}
-	handler := queued(load.Effect)
-	if rows {
-		m.Name, m.Title, m.Settings = m.Name+"-rows", "the same, effects as rows", m.Settings+", Statements.Insert"
-		columns := []string{"id", "size"}
-		handler = semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
-			tx.Insert("ledger", columns, a.Message.ID, len(a.Message.Body))
-			return nil
-		})
-	}
-	return postgresShape(m, semel.Config{
-		Handler: handler, Concurrency: 10 * batch, Batch: batch, Committers: 1, ClaimAtCommit: true,
-	})
+	return postgresShape(
+		harness.Measure{
+			Name: "semel-pg-at-commit", Title: "semel on PostgreSQL, queued statements, claimed at the commit", N: 60000,
+			Settings: "InTx with *Statements, ClaimAtCommit",
+		},
+		semel.Config{Handler: queued(load.Effect), Concurrency: 10 * batch, Batch: batch, Committers: 1, ClaimAtCommit: true},
+	)
 }
 
 // postgresBatch hands a whole batch to the handler, which queues one statement for all of it.

@@ -10,14 +10,13 @@ func All() []harness.Measure {
 	return append([]harness.Measure{
 		postgresQueued(1, "semel on PostgreSQL, queued statements, 1 committer"),
 		postgresQueued(2, "semel on PostgreSQL, queued statements, 2 committers"),
-		postgresAtCommit(false), postgresAtCommit(true),
-		postgresGroup(1), postgresGroup(2), postgresBatch(), postgresTx(), postgresQueue(),
+		postgresAtCommit(), postgresGroup(1), postgresGroup(2), postgresBatch(), postgresTx(), postgresQueue(),
 		postgresClaims(256, 40000), postgresClaims(32, 20000), postgresClaims(1, 1500), postgresGrowth(),
 		sqliteWhole(), sqliteClaims(256, 40000), sqliteClaims(32, 20000), sqliteClaims(1, 2000), sqliteGrowth(), sqliteSweep(), postgresSweep(),
 		engine(), consumer(),
 		sqliteWindow(), postgresWindow(), postgresCheckpoint(),
 		harness.Long(postgresQueued(1, "semel on PostgreSQL, queued statements, 1 committer"), long),
-		harness.Long(postgresAtCommit(false), long), harness.Long(postgresAtCommit(true), long),
+		harness.Long(postgresAtCommit(), long),
 		harness.Long(postgresBatch(), long), harness.Long(postgresQueue(), long), harness.Long(sqliteWhole(), long),
 	}, caches()...)
 }

@@ -2,10 +2,12 @@ package crew
 
 import (
 	"context"
+	"database/sql"
 	"os"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel"
 )
@@ -21,50 +23,72 @@ const sqlEffect = `INSERT INTO ledger (key, token, worker) VALUES ($1, $2, $3)`
 const sqlEffects = `INSERT INTO ledger (key, token, worker)
   SELECT key, token, $3 FROM unnest($1::bigint[], $2::bigint[]) AS effect (key, token)`
 
+// mysqlEffect is sqlEffect on MySQL.
+const mysqlEffect = "INSERT INTO ledger (`key`, token, worker) VALUES (?, ?, ?)"
+
 // handler makes what the mode asks for. The rows are the only effect: a second run shows as a second row.
-func (t Task) handler() semel.Handler {
-	pid := os.Getpid()
-	switch t.Mode {
-	case Open:
-		return semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
-			key, err := keyOf(a)
-			if err != nil {
-				return err
-			}
-			sleep(ctx, t.Work)
-			_, err = tx.Exec(ctx, sqlEffect, key, int64(a.Token), pid)
-			return err
-		})
-	case Batched:
-		return semel.InTxBatch(func(ctx context.Context, e *semel.Statements, batch []*semel.Attempt) error {
-			keys, tokens, err := columns(batch)
-			if err != nil {
-				return err
-			}
-			e.ExecRows(len(batch), sqlEffects, keys, tokens, pid)
-			sleep(ctx, t.Work)
-			return nil
-		})
-	case BatchedOpen:
-		return semel.InTxBatch(func(ctx context.Context, tx pgx.Tx, batch []*semel.Attempt) error {
-			keys, tokens, err := columns(batch)
-			if err != nil {
-				return err
-			}
-			sleep(ctx, t.Work)
-			_, err = tx.Exec(ctx, sqlEffects, keys, tokens, pid)
-			return err
-		})
+func (t Task) handler(o *Opened) semel.Handler {
+	effect := sqlEffect
+	if o.mysql != nil {
+		effect = mysqlEffect
 	}
-	return semel.InTx(func(ctx context.Context, e *semel.Statements, a *semel.Attempt) error {
+	switch t.Mode {
+	case Outside:
+		one := single(t, func(ctx context.Context, db *pgxpool.Pool, row ...any) error {
+			_, err := db.Exec(ctx, effect, row...)
+			return err
+		})
+		return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error { return one(ctx, o.postgres.Pool(), a) })
+	case Open:
+		if o.mysql != nil {
+			return semel.InTx(single(t, func(ctx context.Context, tx *sql.Tx, row ...any) error {
+				_, err := tx.ExecContext(ctx, effect, row...)
+				return err
+			}))
+		}
+		return semel.InTx(single(t, func(ctx context.Context, tx pgx.Tx, row ...any) error {
+			_, err := tx.Exec(ctx, effect, row...)
+			return err
+		}))
+	case Batched:
+		return semel.InTxBatch(batch(t, func(_ context.Context, e *semel.Statements, n int, rows ...any) error {
+			e.ExecRows(n, sqlEffects, rows...)
+			return nil
+		}))
+	case BatchedOpen:
+		return semel.InTxBatch(batch(t, func(ctx context.Context, tx pgx.Tx, _ int, rows ...any) error {
+			_, err := tx.Exec(ctx, sqlEffects, rows...)
+			return err
+		}))
+	}
+	return semel.InTx(single(t, func(_ context.Context, e *semel.Statements, row ...any) error {
+		e.ExecRows(1, effect, row...)
+		return nil
+	}))
+}
+
+// single is the work of one message on a transaction: the time that it takes, then the effect.
+func single[T any](t Task, effect func(ctx context.Context, tx T, row ...any) error) func(context.Context, T, *semel.Attempt) error {
+	return func(ctx context.Context, tx T, a *semel.Attempt) error {
 		key, err := keyOf(a)
 		if err != nil {
 			return err
 		}
-		e.ExecRows(1, sqlEffect, key, int64(a.Token), pid)
-		sleep(ctx, t.Work)
-		return nil
-	})
+		Sleep(ctx, t.Work)
+		return effect(ctx, tx, key, int64(a.Token), os.Getpid())
+	}
+}
+
+// batch is the work of a batch on a transaction.
+func batch[T any](t Task, effect func(ctx context.Context, tx T, n int, rows ...any) error) func(context.Context, T, []*semel.Attempt) error {
+	return func(ctx context.Context, tx T, batch []*semel.Attempt) error {
+		keys, tokens, err := columns(batch)
+		if err != nil {
+			return err
+		}
+		Sleep(ctx, t.Work)
+		return effect(ctx, tx, len(batch), keys, tokens, os.Getpid())
+	}
 }
 
 func keyOf(a *semel.Attempt) (int64, error) {

@@ -12,19 +12,18 @@ import (
 )
 
 // naive is an inbox as it is written without thinking of a crash between two steps. It exists to be caught.
-func naive(ctx context.Context, db *postgres.DB, t Task) error {
+func naive(ctx context.Context, db *postgres.DB, t Task) {
 	var wg sync.WaitGroup
 	for range max(t.Concurrency, 1) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if naiveRound(ctx, db, t) != nil {
-					sleep(ctx, 50*time.Millisecond) // the server restarts: what was received comes again
+					Sleep(ctx, 50*time.Millisecond) // the server restarts: what was received comes again
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return db.Close()
 }
 
 func naiveRound(ctx context.Context, db *postgres.DB, t Task) error {
@@ -58,7 +57,7 @@ func naiveMarkLast(ctx context.Context, db *postgres.DB, key int64, work time.Du
 	if err := db.Pool().QueryRow(ctx, `SELECT EXISTS (SELECT FROM seen WHERE key = $1)`, key).Scan(&seen); err != nil || seen {
 		return err
 	}
-	sleep(ctx, work)
+	Sleep(ctx, work)
 	_, err := db.Pool().Exec(ctx, sqlEffect, key, 0, os.Getpid())
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func naiveMarkFirst(ctx context.Context, db *postgres.DB, key int64, work time.D
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	sleep(ctx, work)
+	Sleep(ctx, work)
 	_, err = db.Pool().Exec(ctx, sqlEffect, key, 0, os.Getpid())
 	return err
 }

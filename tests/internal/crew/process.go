@@ -1,7 +1,6 @@
 package crew
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -92,6 +91,3 @@ func (w *Worker) Stop() error {
 	}
 	return nil
 }
-
-// Sleep waits, or returns when ctx is done.
-func Sleep(ctx context.Context, d time.Duration) { sleep(ctx, d) }

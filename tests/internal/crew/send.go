@@ -59,6 +59,6 @@ func Send(ctx context.Context, q driver.Sender, ms []driver.Message) (failed int
 		if ctx.Err() != nil {
 			return failed, err
 		}
-		sleep(ctx, 50*time.Millisecond)
+		Sleep(ctx, 50*time.Millisecond)
 	}
 }

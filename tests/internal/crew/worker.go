@@ -18,11 +18,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/adapters/kafka"
-	"github.com/semel-dev/semel/adapters/postgres"
-	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/deadletter"
-	"github.com/semel-dev/semel/tests/internal/kfake"
+	"github.com/semel-dev/semel/internal/wait"
 )
 
 // environment carries the task of a worker process.
@@ -44,18 +40,21 @@ const (
 	Batched Mode = "batch"
 	// BatchedOpen is the same with a handler that works in the open transaction.
 	BatchedOpen Mode = "batch-tx"
+	// Outside writes the effect by itself, as a handler does whose effect is not in the store: a crash in between leaves a
+	// doubt, and the effect may happen once more for each (section 2, mode A).
+	Outside Mode = "outside"
 	// MarkLast is the inbox that people write: look, do, mark, ack, each by itself. It doubles.
 	MarkLast Mode = "mark-last"
 	// MarkFirst marks before it does. It loses.
 	MarkFirst Mode = "mark-first"
 )
 
-// Modes are the modes that are right.
+// Modes are the modes whose effects commit with their records.
 var Modes = []Mode{Queued, Open, Batched, BatchedOpen}
 
 // Known reports whether there is such a mode.
 func (m Mode) Known() bool {
-	return slices.Contains(Modes, m) || m == MarkLast || m == MarkFirst
+	return slices.Contains(Modes, m) || m == Outside || m == MarkLast || m == MarkFirst
 }
 
 // Queue is the usual name of the queue.
@@ -63,11 +62,12 @@ const Queue = "orders"
 
 // Task configures a worker process.
 type Task struct {
+	// URL is the database of the ledger, and of queue and records, unless Kind names others.
 	URL   string
 	Queue string
-	// Brokers are those of Kafka, if the queue is a topic; nil: it is in the database.
-	Brokers []string
-	Mode    Mode
+	// Kind is where queue and records are, and At the URL of the queue's server: see [Task.Open].
+	Kind, At string
+	Mode     Mode
 	// Visibility, Work (how long a handler takes), LockWait and MaxTx: 0 = the default, for Work none.
 	Visibility, Work, LockWait, MaxTx time.Duration
 	Concurrency, Committers, Batch    int
@@ -108,43 +108,38 @@ func work(text string) error {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	db, err := open(ctx, t)
+	o, err := open(ctx, t)
 	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if t.Mode == MarkLast || t.Mode == MarkFirst {
-		return naive(ctx, db, t)
-	}
-	return consume(ctx, db, t)
-}
-
-// open waits for a server that is just restarting, as a supervisor's restarts of the process would.
-func open(ctx context.Context, t Task) (*postgres.DB, error) {
-	o := postgres.Options{Visibility: t.Visibility, LockWait: t.LockWait, MaxTx: t.MaxTx}
-	for deadline := time.Now().Add(time.Minute); ; {
-		db, err := postgres.Open(ctx, t.URL, o)
-		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
-			return db, err
+		if ctx.Err() != nil { // stopped before it began
+			return nil
 		}
-		sleep(ctx, 50*time.Millisecond)
+		return err
+	}
+	if t.Mode == MarkLast || t.Mode == MarkFirst {
+		naive(ctx, o.postgres, t)
+		return o.Close()
+	}
+	return errors.Join(consume(ctx, o, t), o.Close())
+}
+
+// open waits for servers that are just restarting, as a supervisor's restarts of the process would.
+func open(ctx context.Context, t Task) (o *Opened, err error) {
+	for deadline := time.Now().Add(time.Minute); ; Sleep(ctx, 50*time.Millisecond) {
+		if o, err = t.Open(ctx); err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			return o, err
+		}
 	}
 }
 
-func consume(ctx context.Context, db *postgres.DB, t Task) error {
+func consume(ctx context.Context, o *Opened, t Task) error {
 	var r reporter
-	queue, leave, err := t.queue(ctx, db)
-	if err != nil {
-		return err
-	}
-	cfg := semel.Config{
-		Queue: queue, Store: db.Store(), Handler: t.handler(),
+	c, err := semel.New(semel.Config{
+		Queue: o.Queue, Store: o.Store, Handler: t.handler(o),
 		Key:        func(m *semel.Message) (string, error) { return string(m.Body), nil },
 		Visibility: t.Visibility, Concurrency: t.Concurrency, Committers: t.Committers, Batch: t.Batch,
 		Grace: 5 * time.Second, Backoff: semel.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 		Events: semel.Events{Health: r.health, Attempt: r.attempt}, Logger: slog.New(slog.DiscardHandler),
-	}
-	c, err := semel.New(cfg)
+	})
 	if err != nil {
 		return err
 	}
@@ -154,38 +149,11 @@ func consume(ctx context.Context, db *postgres.DB, t Task) error {
 	err = c.Run(ctx)
 	end()
 	wg.Wait()
-	return errors.Join(err, leave(), db.Close())
+	return err
 }
 
-// queue opens the queue. It waits for a broker that is just restarting.
-func (t *Task) queue(ctx context.Context, db *postgres.DB) (q driver.Queue, leave func() error, err error) {
-	if t.Brokers == nil {
-		return db.Queue(t.Queue), func() error { return nil }, nil
-	}
-	o := kafka.Options{Client: kfake.Client(t.Brokers), Logger: slog.New(slog.DiscardHandler)}
-	for deadline := time.Now().Add(time.Minute); ; {
-		topic, err := kafka.Open(ctx, t.Queue, o)
-		if err == nil {
-			box := db.Store().DeadLetterQueue(t.Queue)
-			return deadletter.With(topic, box), topic.Close, nil
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, nil, err
-		}
-		sleep(ctx, 50*time.Millisecond)
-	}
-}
-
-// sleep is the work of a handler. It ends with ctx, but the handler does not mind: it is one that goes on regardless.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+// Sleep waits, or returns when ctx is done. As the work of a handler it is one that goes on regardless.
+func Sleep(ctx context.Context, d time.Duration) { _ = wait.Until(ctx, time.Now().Add(d)) }
 
 // reporter writes reports to stdout, a JSON line each.
 type reporter struct {
@@ -219,7 +187,7 @@ func (r *reporter) attempt(e semel.Event) {
 func (r *reporter) report(ctx context.Context, c *semel.Consumer) {
 	out := json.NewEncoder(os.Stdout)
 	for ended := false; !ended; {
-		sleep(ctx, reportEvery)
+		Sleep(ctx, reportEvery)
 		ended = ctx.Err() != nil // one more: what was counted last
 		r.mu.Lock()
 		now := r.r

@@ -2,6 +2,8 @@
 package kfake
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -39,7 +41,6 @@ func MainIfBroker() {
 
 // Broker is a cluster of one broker in a process. It survives that its process is killed, but not that of its machine.
 type Broker struct {
-	t       testing.TB
 	port    int
 	dir     string
 	process *process.Process
@@ -48,18 +49,36 @@ type Broker struct {
 // Start starts a broker on a free port, which is killed when the test ends.
 func Start(t testing.TB) *Broker {
 	t.Helper()
-	port, err := server.FreePort()
+	b, err := New(t.Context(), server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{t: t, port: port, dir: t.TempDir()}
-	b.start()
-	t.Cleanup(func() { b.process.Kill() })
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 
-func (b *Broker) start() {
-	b.t.Helper()
+// New starts a broker on a free port. Close ends it.
+func New(ctx context.Context, o server.Options) (*Broker, error) {
+	port, err := server.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{port: port}
+	if b.dir, err = os.MkdirTemp(o.Dir, "semel-kfake-"); err != nil {
+		return nil, err
+	}
+	if err := b.Start(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(b.dir))
+	}
+	return b, nil
+}
+
+// Start starts the broker again on its data.
+func (b *Broker) Start(ctx context.Context) error {
 	ready := make(chan struct{})
 	cmd := process.Self(environment + "=" + strconv.Itoa(b.port) + " " + b.dir)
 	cmd.Stdout = &process.Output{Keep: 1, Each: func(line string) {
@@ -70,21 +89,32 @@ func (b *Broker) start() {
 	cmd.Stderr = os.Stderr
 	var err error
 	if b.process, err = process.Start(cmd); err != nil {
-		b.t.Fatal(err)
+		return err
 	}
 	select {
 	case <-ready:
+		return nil
 	case <-b.process.Done():
-		b.t.Fatalf("the broker ends: %v", b.process.Wait())
+		return fmt.Errorf("the broker ended: %w", b.process.Wait())
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), b.Kill())
 	}
 }
 
-// Restart kills the broker with SIGKILL, and starts it again on its data.
-func (b *Broker) Restart() {
-	b.t.Helper()
+// Stop is Kill: the fake has no orderly end.
+func (b *Broker) Stop(server.Mode) error { return b.Kill() }
+
+// Kill ends the process with SIGKILL.
+func (b *Broker) Kill() error {
 	b.process.Kill()
-	b.start()
+	return nil
 }
+
+// Close ends the broker and removes its data.
+func (b *Broker) Close() error { return errors.Join(b.Kill(), os.RemoveAll(b.dir)) }
+
+// URL is the address of the broker.
+func (b *Broker) URL() string { return b.Brokers()[0] }
 
 // Brokers are the addresses for clients.
 func (b *Broker) Brokers() []string {

@@ -1,7 +1,8 @@
-package main
+package campaign
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -9,28 +10,26 @@ import (
 	"github.com/semel-dev/semel/tests/internal/crew"
 )
 
-// fleet is the worker processes. A place in it keeps its mode when its worker is replaced.
+// fleet is the worker processes of a campaign. A place in it keeps its mode when its worker is replaced.
 type fleet struct {
-	config
-	url string
+	*campaign
 
 	mu       sync.Mutex
 	workers  []*crew.Worker
-	past     []crew.Report // of those that were killed
+	past     []crew.Report // of those that have ended
 	problems []string
 }
 
 func (f *fleet) spawn(place int) (*crew.Worker, error) {
-	return crew.Spawn(crew.Task{
-		URL: f.url, Queue: crew.Queue, Mode: f.modes[place%len(f.modes)], Visibility: f.visibility,
-		MaxTx: f.visibility, LockWait: 200 * time.Millisecond, Concurrency: 64, Committers: 2, Batch: 100,
-	})
+	task := f.task
+	task.Mode = f.modes[place%len(f.modes)]
+	return crew.Spawn(task)
 }
 
 func (f *fleet) start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for place := range f.config.workers {
+	for place := range workers {
 		w, err := f.spawn(place)
 		if err != nil {
 			return err
@@ -47,45 +46,41 @@ func (f *fleet) replace(rng *rand.Rand) error {
 	return f.replaceAt(rng.IntN(len(f.workers)))
 }
 
-// fix replaces workers that ended on their own. Each is a problem, because only SIGKILL ends a good worker.
-func (f *fleet) hint() error {
+// replaceEnded replaces workers that ended on their own. Each is a problem, because only SIGKILL ends a good worker.
+func (f *fleet) replaceEnded() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for place, w := range f.workers {
-		select {
-		case <-w.Done():
+		if !w.Running() {
 			if err := f.replaceAt(place); err != nil {
 				return err
 			}
-		default:
 		}
 	}
 	return nil
 }
 
 // replaceAt needs the lock.
-func (f *fleet) replaceAt(place int) error {
+func (f *fleet) replaceAt(place int) (err error) {
 	old := f.workers[place]
-	select {
-	case <-old.Done():
-		f.problems = append(f.problems, problem(old))
-	default:
-	}
+	f.ended(old)
 	old.Kill()
 	f.past = append(f.past, old.Report())
-	w, err := f.spawn(place)
-	if err != nil {
-		return err
-	}
-	f.workers[place] = w
-	return nil
+	f.workers[place], err = f.spawn(place)
+	return err
 }
 
-func problem(w *crew.Worker) string {
-	if err := w.Err(); err != nil {
-		return err.Error()
+// ended remembers a worker that has ended by itself, and reports whether it has.
+func (f *fleet) ended(w *crew.Worker) bool {
+	if w.Running() {
+		return false
 	}
-	return "a worker ended without being asked"
+	problem := "a worker ended without being asked"
+	if err := w.Err(); err != nil {
+		problem = err.Error()
+	}
+	f.problems = append(f.problems, problem)
+	return true
 }
 
 // freeze stops a worker for longer than its leases, and sends to the channel when it resumes. It does nothing if the chosen
@@ -108,12 +103,11 @@ func (f *fleet) freeze(ctx context.Context, rng *rand.Rand, thawed chan<- error)
 	}
 	go func() {
 		crew.Sleep(ctx, f.visibility+time.Second)
-		select {
-		case <-w.Done(): // killed while it was frozen
+		if !w.Running() { // killed while it was frozen
 			thawed <- nil
-		default:
-			thawed <- w.Thaw()
+			return
 		}
+		thawed <- w.Thaw()
 	}()
 	return true, nil
 }
@@ -123,33 +117,35 @@ func (f *fleet) stop() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.workers {
-		select {
-		case <-w.Done():
-			f.problems = append(f.problems, problem(w))
-			continue
-		default:
+		if !f.ended(w) {
+			if err := w.Stop(); err != nil {
+				f.problems = append(f.problems, err.Error())
+			}
 		}
-		if err := w.Stop(); err != nil {
-			f.problems = append(f.problems, err.Error())
-		}
+		f.past = append(f.past, w.Report())
 	}
+	f.workers = nil
 	return f.problems
 }
 
-// sum adds up what the workers said.
-func (f *fleet) sum() (s crew.Report) {
+// sum adds up what the workers reported. Those that were killed did not report everything.
+func (f *fleet) sum() (takenOver, fenced int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.past
+	for _, r := range f.past {
+		takenOver, fenced = takenOver+r.TakenOver, fenced+r.Fenced
+	}
+	return takenOver, fenced
+}
+
+// reports is what the workers say that run, for a campaign that is stuck.
+func (f *fleet) reports() (text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, w := range f.workers {
-		all = append(all, w.Report())
+		text += fmt.Sprintf("\n%d (%s): %+v", w.Pid(), w.Task.Mode, w.Report())
 	}
-	for _, r := range all {
-		s.TakenOver += r.TakenOver
-		s.Fenced += r.Fenced
-		s.Paused += r.Paused
-	}
-	return s
+	return text
 }
 
 func (f *fleet) killAll() {

@@ -20,7 +20,9 @@ GO ?= go
 TESTFLAGS ?=
 # Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
 ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
-# They run with -vet=off, because go vet has seen all packages before.
+# They run with -vet=off: golangci-lint has the vet checks, and test-quick runs go vet.
+# Packages that take longest are tested first: at the end nothing would be beside them.
+LONGEST := ./cmd/semel ./cmd/semel/internal/lab/... ./adapters/sqlite ./adapters/postgres
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
@@ -28,7 +30,7 @@ REPORTFLAGS ?=
 # Records of the large stores of bench-long: 50 million need tens of GB of disk for one store at a time.
 KEYS ?= 50000000
 # Arguments of the campaign: messages, SIGKILLs of workers, restarts of the server, and what repeats it.
-CAMPAIGNFLAGS ?= --messages 200000 --kills 50 --restarts 10 --seed 1
+CAMPAIGNFLAGS ?= -queue postgres -messages 200000 -kills 50 -freezes 5 -restarts 10 -seed 1
 # Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
 DEMOFLAGS ?=
 
@@ -60,13 +62,12 @@ test: ## All tests, in shuffled order: the workspace and, at the same time, the 
 
 .PHONY: test-work
 test-work:
-	@$(GO) vet work
-	@$(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work
+	@$(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) $(LONGEST) work
 
 .PHONY: test-outside
 test-outside:
 	@export GOWORK=off; for dir in $(OUTSIDE) tools; do \
-		(cd $$dir; $(GO) vet ./...; $(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
+		(cd $$dir; $(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
 	done
 
 .PHONY: nightly
@@ -75,10 +76,10 @@ nightly: ## make test at full length (every cell, every scenario on every place)
 	$(GO) run ./cmd/semel verify --seeds 1000000
 	$(MAKE) bench-long
 
-# A simulated world has one goroutine, and is fifteen times as slow under the race detector: the seeds of short tests do.
+# A simulated world has one goroutine, and is fifteen times as slow under the race detector: a few seeds do.
 .PHONY: race
 race: ## The tests of the core under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+	SEMEL_SIM_SEEDS=500 CGO_ENABLED=1 $(GO) test -race -short -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target of the core for FUZZTIME (10s) each
@@ -121,7 +122,15 @@ bench: ## Engine on the memory adapters (ns, allocations), SQLite against raw SQ
 .PHONY: bench-report
 bench-report: ## Measure semel, its peers and the servers' limits in interleaved rounds; renews docs/benchmarks.md (6 min)
 	cd bench && GOWORK=off $(GO) run . -o results.jsonl $(REPORTFLAGS)
-	cd bench && GOWORK=off $(GO) run . -from results.jsonl,long.jsonl -report ../docs/benchmarks.md
+	cd bench && GOWORK=off $(GO) run . -from "$$(ls results.jsonl long.jsonl languages.jsonl brokers.jsonl 2>/dev/null | paste -sd,)" -report ../docs/benchmarks.md
+
+.PHONY: bench-languages
+bench-languages: ## Handlers in Python and Node.js beside Go's, BullMQ (npm) and Celery (Debian); prints a table (5 min)
+	cd bench && GOWORK=off $(GO) run . -measure language -rounds 1 -o languages.jsonl -table
+
+.PHONY: bench-brokers
+bench-brokers: ## Kafka, RabbitMQ, Redis streams and NATS through semel and through watermill; prints a table (4 min)
+	cd bench && GOWORK=off $(GO) run . -measure broker -rounds 2 -o brokers.jsonl -table
 
 .PHONY: bench-long
 bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 million keys, a sweep, 300,000 messages (over an hour)
@@ -129,7 +138,7 @@ bench-long: ## Measure what takes long: stores of KEYS records, a window of 20 m
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-window,semel-pg-window -rounds 1 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-sweep,semel-pg-sweep -rounds 3 >> long.jsonl
 	cd bench && GOWORK=off $(GO) run . -rounds 3 -measure \
-		b2-long,semel-pg-queued-1-long,semel-pg-at-commit-long,semel-pg-at-commit-rows-long,semel-pg-batch-long,semel-pg-queue-long,semel-sqlite-long >> long.jsonl
+		b2-long,semel-pg-queued-1-long,semel-pg-at-commit-long,semel-pg-batch-long,semel-pg-queue-long,semel-sqlite-long >> long.jsonl
 
 .PHONY: bench-gate
 bench-gate: ## The same, and fails when a ratio is below its gate
@@ -137,11 +146,11 @@ bench-gate: ## The same, and fails when a ratio is below its gate
 
 .PHONY: campaign
 campaign: ## Workers killed, servers restarted, responses lost, for CAMPAIGNFLAGS; the ledger is counted at the end
-	cd tests && GOWORK=off $(GO) run ./campaign $(CAMPAIGNFLAGS)
+	cd tests && GOWORK=off $(GO) test -count=1 -v -timeout 0 ./campaign -run TestCampaign $(CAMPAIGNFLAGS)
 
 .PHONY: real-input
 real-input: ## Real webhooks of an npm package through three worker processes, one killed; reports when npm is out of reach
-	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
+	cd tests && SEMEL_NIGHTLY=1 GOWORK=off $(GO) test -count=1 -v -skip TestPairs ./realinput
 
 .PHONY: pairs
 pairs: ## The same through each queue onto each store; renews the table of the README (6 min)
@@ -195,4 +204,4 @@ verify: ## The simulator: a million schedules, every crash point, the planted mi
 	$(GO) run ./cmd/semel verify --seeds 1000000
 
 .PHONY: ci
-ci: test race lint docs campaign ## Everything that .ci/run does, one after the other
+ci: test race lint check campaign ## Everything that .ci/run does, one after the other

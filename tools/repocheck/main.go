@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -89,10 +90,14 @@ func check(root string) (problems, warnings []string, err error) {
 	if err != nil {
 		return problems, warnings, err
 	}
-	if text, rerr := os.ReadFile(filepath.Join(root, missionPage)); rerr == nil {
-		var more []string
-		more, err = checkMission(root, text)
-		problems = append(problems, more...)
+	for _, page := range []struct {
+		name  string
+		check func(root string, text []byte) ([]string, error)
+	}{{missionPage, checkMission}, {verificationPage, checkVerification}} {
+		if text, rerr := os.ReadFile(filepath.Join(root, page.name)); rerr == nil {
+			more, cerr := page.check(root, text)
+			problems, err = append(problems, more...), errors.Join(err, cerr)
+		}
 	}
 	return problems, warnings, err
 }

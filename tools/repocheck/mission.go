@@ -11,8 +11,12 @@ import (
 	"strings"
 )
 
-// missionPage maps every row of the mission to what shows it. Its tests and files have to exist.
-const missionPage = "docs/mission.md"
+// missionPage maps every row of the mission to what shows it. Its tests and files have to exist. So do the tests that
+// verificationPage names.
+const (
+	missionPage      = "docs/mission.md"
+	verificationPage = "docs/verification.md"
+)
 
 // missionRows is how many rows the mission has, by the first part of their ids.
 var missionRows = map[string]int{"S0": 30, "S1": 45, "S2": 20, "S3": 61, "S4": 33}
@@ -71,6 +75,17 @@ func checkMission(root string, text []byte) (problems []string, err error) {
 		}
 	}
 	return problems, nil
+}
+
+// checkVerification reports names of tests that do not exist.
+func checkVerification(root string, text []byte) (problems []string, err error) {
+	tests, err := testNames(root)
+	for _, span := range codeSpan.FindAllString(string(text), -1) {
+		if name := strings.Trim(span, "`"); namedTest.MatchString(name) && len(tests[name]) == 0 {
+			problems = append(problems, fmt.Sprintf("%s: %s: there is no such test", verificationPage, span))
+		}
+	}
+	return problems, err
 }
 
 // checkNamed says what is wrong with a name; "" = nothing, or it is no name of a test, file or folder.

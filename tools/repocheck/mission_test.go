@@ -57,3 +57,13 @@ func TestMission(t *testing.T) {
 		}
 	}
 }
+
+func TestVerificationNamesTests(t *testing.T) {
+	problems, _, err := check(tree(t, map[string]string{
+		"go.mod": "module m\n", "a/a_test.go": "package a\n\nfunc TestA(t *testing.T) {}\n",
+		"docs/verification.md": "`TestA`, `FuzzB`, `go test -run TestC`, `TestFM16_…`\n",
+	}))
+	if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "`FuzzB`: there is no such test") {
+		t.Errorf("%q, %v", problems, err)
+	}
+}

@@ -40,9 +40,7 @@ payload and the next generation, so that it does not count as a mismatch. --key,
 			if err != nil {
 				return err
 			}
-			if dry {
-				box.Queue = box.DryRun()
-			}
+			e.DryRun = dry
 			after, err := box.Edit(cmd.Context(), l, e)
 			if no := (*ops.RefusedError)(nil); errors.As(err, &no) {
 				return output.Negative("dead letter %s: %w", args[0], err).WithHint("%s", no.Hint)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
@@ -142,13 +143,16 @@ func (m *member) left() error {
 	return fmt.Errorf("worker %d ended by itself (%v): %s", m.n, m.State(), lines[len(lines)-1])
 }
 
-// stop asks the workers to drain, and waits for them.
+// stop asks the workers to drain, once, and waits for them.
 func (c *crew) stop() error {
-	for _, m := range c.all {
-		_ = m.Terminate()
+	errs := make([]error, len(c.all))
+	var g sync.WaitGroup
+	for i, m := range c.all {
+		g.Go(func() { errs[i] = m.Stop(ending) })
 	}
-	for _, m := range c.all {
-		err := m.Stop(ending)
+	g.Wait()
+	for i, m := range c.all {
+		err := errs[i]
 		switch {
 		case err == nil || !process.HasSignals && m.Killed():
 		case m.Killed():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/internal/process"
 	"github.com/semel-dev/semel/ops"
 )
 
@@ -150,5 +152,33 @@ func TestWorkersThatEndAreAnError(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(tmp + "/*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestS4_09_WorkersAreStoppedOnce: a worker takes a second request to drain as one to stop at once, so a slow one gets only one.
+func TestS4_09_WorkersAreStoppedOnce(t *testing.T) {
+	if !process.HasSignals {
+		t.Skip("no signals here")
+	}
+	c := &crew{}
+	for _, script := range []string{
+		`trap 'exit 0' TERM; echo ready >&2; while :; do sleep 0.02; done`,
+		`trap 'test "$n" && exit 1; n=1' TERM; echo ready >&2; while [ -z "$n" ]; do sleep 0.02; done; sleep 0.3; exit 0`,
+	} {
+		m := &member{n: len(c.all) + 1}
+		cmd := exec.Command("sh", "-c", script) //nolint:noctx // the crew ends it
+		cmd.Stderr = &m.out
+		var err error
+		if m.Process, err = process.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Kill)
+		if _, err := m.Await(t.Context(), &m.out, process.Contains("ready")); err != nil {
+			t.Fatal(err)
+		}
+		c.all = append(c.all, m)
+	}
+	if err := c.stop(); err != nil {
+		t.Error(err)
 	}
 }

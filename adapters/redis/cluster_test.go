@@ -50,7 +50,9 @@ func newCluster(t *testing.T) *goredis.ClusterClient {
 			}
 		}
 	}
-	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addrs, ContextTimeoutEnabled: true, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
+	})
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

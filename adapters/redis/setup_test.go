@@ -15,6 +15,9 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
+// patience is how long clients wait for a server on a machine that stalls.
+const patience = time.Minute
+
 // connect makes a client of a URL as programs should make them.
 func connect(t testing.TB, url string) *goredis.Client {
 	t.Helper()
@@ -29,6 +32,7 @@ func connectWith(t testing.TB, url string, conns int) *goredis.Client {
 		t.Fatal(err)
 	}
 	o.ContextTimeoutEnabled, o.PoolSize, o.MinIdleConns = true, conns, conns
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
 	c := goredis.NewClient(o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

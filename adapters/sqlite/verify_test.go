@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
@@ -57,6 +58,7 @@ func verified(t *testing.T, state bool, handler func(own *sql.DB) semel.Handler)
 	o := verify.Options{
 		Messages: []semel.Message{{ID: "order-1", Body: []byte(`{"order":1}`)}},
 		Reset:    s.reset,
+		Limit:    5 * time.Minute, // no handler hangs
 		Worker: func(p *verify.Process) semel.Config {
 			db := s.open()
 			p.OnEnd(func() { db.Close() })

@@ -52,7 +52,7 @@ func printedByChild(t *testing.T, args ...string) said {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, named, args...)
 	var out, errs bytes.Buffer

@@ -58,7 +58,7 @@ test("once", { skip: process.env.SEMEL_BINARY ? false : "SEMEL_BINARY does not n
     await semel.once("busy", async () => {
       await assert.rejects(semel.once("busy", () => assert.fail("two runs"), { client }), (e) => e instanceof semel.Busy && e.delay > 0);
     }, { client });
-    const all = await Promise.all(Array.from({ length: 8 }, () => whenFree("many", async () => ++runs, { client })));
+    const all = await Promise.all(Array.from({ length: 8 }, () => whenFree("many", async () => ++runs, { client, lease: 600 })));
     assert.deepEqual([runs, all.map((o) => o.result), all.filter((o) => !o.duplicate).length], [1, Array(8).fill(1), 1]);
   });
 

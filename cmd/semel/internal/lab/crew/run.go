@@ -15,9 +15,6 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// grace is how long a worker may take to drain: longer than the longest buffer of slow orders, on a busy machine too.
-const grace = time.Minute
-
 // Config is where and how one run takes place.
 type Config struct {
 	Scenario plan.Scenario
@@ -107,7 +104,7 @@ func (r *runner) run(ctx context.Context) (res Result, err error) {
 		return res, err
 	}
 	res.Began, res.Elapsed = r.began, time.Since(r.began)
-	if err := r.fleet.stop(grace); err != nil {
+	if err := r.fleet.stop(r.Scenario.Timeout); err != nil {
 		return res, err
 	}
 	return r.gather(ctx, res)
@@ -118,7 +115,7 @@ func (r *runner) spec(n, life int) worker.Spec {
 		Design: r.Scenario.Designs[r.Plan.Guard], URLs: r.URLs, Dir: r.Dir,
 		Events: r.path(fmt.Sprintf("events-%d-%d.jsonl", n, life)),
 		Seed:   r.Plan.Seed, Worker: n, Life: life, Workers: r.Scenario.Workers,
-		Watched: r.Watch != nil, Versions: r.Scenario.Load.Versions > 0, Wire: r.Scenario.Wire, Strikes: r.Plan.Strikes, Grace: grace - 2*time.Second,
+		Watched: r.Watch != nil, Versions: r.Scenario.Load.Versions > 0, Wire: r.Scenario.Wire, Strikes: r.Plan.Strikes, Grace: r.Scenario.Timeout - 2*time.Second,
 	}
 }
 

@@ -51,7 +51,7 @@ func newCluster(t *testing.T) *goredis.ClusterClient {
 		}
 	}
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs: addrs, ContextTimeoutEnabled: true, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
+		Addrs: addrs, ContextTimeoutEnabled: true, DialTimeout: stallLimit, ReadTimeout: stallLimit, WriteTimeout: stallLimit,
 	})
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

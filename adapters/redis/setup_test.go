@@ -15,8 +15,8 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// patience is how long clients wait for a server on a machine that stalls.
-const patience = time.Minute
+// stallLimit is how long clients wait for a server on a machine that stalls.
+const stallLimit = time.Minute
 
 // connect makes a client of a URL as programs should make them.
 func connect(t testing.TB, url string) *goredis.Client {
@@ -32,7 +32,7 @@ func connectWith(t testing.TB, url string, conns int) *goredis.Client {
 		t.Fatal(err)
 	}
 	o.ContextTimeoutEnabled, o.PoolSize, o.MinIdleConns = true, conns, conns
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = stallLimit, stallLimit, stallLimit
 	c := goredis.NewClient(o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

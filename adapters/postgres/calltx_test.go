@@ -159,7 +159,7 @@ func commit(t *testing.T, tx pgx.Tx) {
 	}
 }
 
-// receivedIDs are the IDs of the next messages, sorted: no order is promised between ordered groups and other messages.
+// receivedIDs are the IDs of the next messages, sorted: there is no order between ordered groups and other messages.
 func receivedIDs(t *testing.T, q *Queue, n int) (ids []string) {
 	t.Helper()
 	for _, d := range receive(t, q, n) {

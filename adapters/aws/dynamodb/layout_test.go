@@ -365,7 +365,7 @@ func TestS2_11_StatusOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestWorkersNeedASortKey: a table of an older program without a sort key keeps no reports of workers, and says so.
+// TestWorkersNeedASortKey: a table of an older program without a sort key keeps no reports of workers.
 func TestWorkersNeedASortKey(t *testing.T) {
 	r := newFixture(t, tracker())
 	_, err := r.Workers(t.Context())

@@ -36,7 +36,7 @@ async function whenFree(key, work, options) {
 
 test("once", { skip: process.env.SEMEL_BINARY ? false : "SEMEL_BINARY does not name the binary semel" }, async (t) => {
   const server = await serve(t);
-  const client = new semel.Client({ url: server.url, timeout: 60 });
+  const client = new semel.Client({ url: server.url, timeout: 600 });
 
   await t.test("a duplicate gets the stored result", async () => {
     for (const [n, result] of [{ charged: 4200, ü: [1.5, null] }, "text", "5", 5, undefined, []].entries()) {
@@ -83,7 +83,7 @@ test("once", { skip: process.env.SEMEL_BINARY ? false : "SEMEL_BINARY does not n
   });
 
   await t.test("the lease is extended", async () => {
-    const counting = new Losing({ url: server.url, timeout: 60 }, []);
+    const counting = new Losing({ url: server.url, timeout: 600 }, []);
     await semel.once("long", (run) => counting.extended.then(() => assert.equal(run.signal.aborted, false)), { client: counting, lease: 6 });
   });
 
@@ -97,7 +97,7 @@ test("once", { skip: process.env.SEMEL_BINARY ? false : "SEMEL_BINARY does not n
   });
 
   await t.test("FM31, FM32: a lost response is repeated", async () => {
-    const losing = new Losing({ url: server.url, timeout: 60 }, ["/v1/claim", "/v1/complete"]);
+    const losing = new Losing({ url: server.url, timeout: 600 }, ["/v1/claim", "/v1/complete"]);
     assert.deepEqual(await semel.once("repeat", (run) => run.attempt, { client: losing }), { result: 1, duplicate: false });
     assert.deepEqual([losing.lose, (await semel.once("repeat", () => 2, { client })).result], [[], 1]);
   });

@@ -49,7 +49,7 @@ class GuardTest(unittest.TestCase):
             raise unittest.SkipTest("SEMEL_BINARY does not name the binary semel")
         cls.server = Server()
         cls.addClassCleanup(cls.server.close)
-        cls.client = semel.Client(cls.server.url, timeout=60)
+        cls.client = semel.Client(cls.server.url, timeout=600)
         cls.addClassCleanup(cls.client.close)
 
     def once(self, key=None, **options):

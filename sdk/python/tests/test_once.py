@@ -116,7 +116,7 @@ class TestOnce(GuardTest):
         self.assertEqual(self.once().call(lambda run: run.unknown), True)
 
     def test_the_lease_is_extended(self):
-        client = CountingClient(self.server.url, timeout=60)
+        client = CountingClient(self.server.url, timeout=600)
         self.addCleanup(client.close)
         with self.once(lease=6, client=client) as run:
             claimed = run._expires
@@ -142,7 +142,7 @@ class TestOnce(GuardTest):
         self.assertEqual(done.exception.result, "other")
 
     def test_fm31_fm32_a_lost_response_is_repeated(self):
-        client = CountingClient(self.server.url, timeout=60, lose=["/v1/claim", "/v1/complete"])
+        client = CountingClient(self.server.url, timeout=600, lose=["/v1/claim", "/v1/complete"])
         self.addCleanup(client.close)
         with self.once(client=client) as run:
             self.assertEqual(run.attempt, 1)
@@ -198,7 +198,7 @@ class TestOnce(GuardTest):
             except asyncio.CancelledError:
                 go.set()
 
-        client = Slow(self.server.url, timeout=60)
+        client = Slow(self.server.url, timeout=600)
         self.addCleanup(client.close)
         asyncio.run(cancelled())
         while True:

@@ -185,5 +185,4 @@ var (
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.RecordScanner   = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
-	_ driver.WorkerLog       = (*Store)(nil)
 )

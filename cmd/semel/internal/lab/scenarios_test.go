@@ -57,7 +57,7 @@ func runOneScenario(t *testing.T, s plan.Scenario, where place.Where, unsupporte
 	for i, r := range v.Runs {
 		want := s.Expect[r.Guard]
 		if r.Verdict != want.Verdict || len(r.Missed) > 0 {
-			if tooLate(r.Late, slowest*s.Workers.Visibility) {
+			if r.Late > slowest*s.Workers.Visibility { // each lease of the slowest run has ended meanwhile
 				server.LeaveOut(t, "a machine that goes on", fmt.Sprintf("a process stood still for %s", r.Late))
 			}
 			t.Errorf("guard %s: %+v", r.Guard, r)

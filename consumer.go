@@ -52,7 +52,7 @@ func New(cfg Config) (*Consumer, error) {
 	if !c.queue.DeadLetters {
 		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails permanently could only be lost "+
 			"or redelivered forever", c.queue.Name),
-			"keep them in a store (package deadletter; any but DynamoDB), or give an SQS queue a dead-letter queue"}
+			"keep them with the records (package deadletter; a DynamoDB table needs a sort key), or give an SQS queue a dead-letter queue"}
 	}
 	c.meter, _ = driver.As[driver.Meter](cfg.Store)
 	c.cached, _ = driver.As[driver.Cached](cfg.Store)

@@ -159,7 +159,8 @@ type DeadLetterKeeper interface {
 
 // DeadLetterStore is an optional interface of stores that can keep the dead letters of other queues: see package deadletter.
 type DeadLetterStore interface {
-	// DeadLetterQueue returns the place for the dead letters of the queue of that name. It does no I/O.
+	// DeadLetterQueue returns the place for the dead letters of the queue of that name, or nil if the store has none. It does
+	// no I/O.
 	DeadLetterQueue(queue string) DeadLetterQueue
 }
 

@@ -35,7 +35,7 @@ type module struct {
 }
 
 // checked is the digest of deploy/aws/terraform when terraform last accepted it.
-const checked = "f12bb6020bbc9012"
+const checked = "ab5af2810ff409b6"
 
 // initialised copies the module and initialises it with a provider from this machine: tests contact no registry. Terraform
 // takes a minute, so it runs only when the module changed, and nightly.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/nats/natstest"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
@@ -35,11 +36,6 @@ func fresh(t testing.TB, nc *nats.Conn, o CreateOptions) *Queue {
 		defer cancel()
 		if err := q.js.DeleteStream(ctx, stream); err != nil {
 			t.Logf("remove stream %s: %v", stream, err)
-		}
-		if q.box != nil {
-			if err := q.js.DeleteKeyValue(ctx, Bucket(stream)); err != nil {
-				t.Logf("remove the bucket of %s: %v", stream, err)
-			}
 		}
 	})
 	return q
@@ -68,14 +64,14 @@ func servers(t *testing.T, f func(t *testing.T, url string)) {
 func TestQueue(t *testing.T) {
 	servers(t, func(t *testing.T, url string) {
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-			nc := natstest.Connect(t, url)
-			q := fresh(t, natstest.Connect(t, url), CreateOptions{Visibility: time.Second})
+			nc, visible := natstest.Connect(t, url), semeltest.Longer(t, time.Second)
+			q := fresh(t, natstest.Connect(t, url), CreateOptions{Visibility: visible})
 			mine, err := Open(t.Context(), nc, q.stream, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return semeltest.QueueSetup{
-				Queue: mine, Visibility: time.Second, OwnDelays: true, MaxBody: 900 << 10,
+				Queue: mine, Visibility: visible, OwnDelays: true, MaxBody: 900 << 10,
 				Restart: func(t testing.TB) driver.Queue {
 					nc.Close()
 					return reopen(t, url, q)
@@ -88,8 +84,9 @@ func TestQueue(t *testing.T) {
 func TestPair(t *testing.T) {
 	servers(t, func(t *testing.T, url string) {
 		semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-			q := fresh(t, natstest.Connect(t, url), CreateOptions{Visibility: 2 * time.Second})
-			return semeltest.PairSetup{Queue: q, Store: memory.NewStore(), Visibility: 2 * time.Second}
+			visible := semeltest.Longer(t, 2*time.Second)
+			q := fresh(t, natstest.Connect(t, url), CreateOptions{Visibility: visible})
+			return semeltest.PairSetup{Queue: deadletter.With(q, memory.NewQueue("dead letters")), Store: memory.NewStore(), Visibility: visible}
 		})
 	})
 }

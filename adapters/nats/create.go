@@ -12,14 +12,14 @@ import (
 
 // CreateOptions of [Create]. The zero value is the documented default.
 type CreateOptions struct {
-	// Options name the consumer and the bucket. Subject is that of a stream that is made, and defaults to the stream's name. In
-	// an existing stream it is the filter of a consumer that is made.
+	// Options name the consumer. Subject is that of a stream that is made, and defaults to the stream's name. In an existing
+	// stream it is the filter of a consumer that is made.
 	Options
 	// Visibility is the AckWait of a consumer that is made. Defaults to 30 s.
 	Visibility time.Duration
 	// Retention is the MaxAge of a stream that is made. Defaults to forever.
 	Retention time.Duration
-	// Replicas of stream and bucket. Defaults to 1.
+	// Replicas of the stream. Defaults to 1.
 	Replicas int
 }
 
@@ -27,9 +27,8 @@ type CreateOptions struct {
 // 1,000 stops the delivery of everything while 1,000 messages wait for their next attempt.
 const maxAckPending = 100_000
 
-// Create makes what is missing of a stream (a work queue on disk, which refuses messages rather than drop old ones), its
-// durable consumer (explicit acknowledgements, no MaxDeliver) and the bucket for its dead letters. It leaves what exists as it
-// is.
+// Create makes what is missing of a stream (a work queue on disk, which refuses messages rather than drop old ones) and its
+// durable consumer (explicit acknowledgements, no MaxDeliver). It leaves what exists as it is.
 func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) error {
 	q, err := connect(nc, stream, o.Options)
 	if err != nil {
@@ -58,15 +57,6 @@ func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) 
 	}
 	if err != nil {
 		return q.explain("make", err)
-	}
-	if _, err = q.js.KeyValue(ctx, q.o.Bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = q.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: q.o.Bucket, Description: "dead letters of stream " + stream, Storage: jetstream.FileStorage,
-			Replicas: s.CachedInfo().Config.Replicas, History: 1,
-		})
-	}
-	if err != nil {
-		return q.explain("make the bucket for dead letters of", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@
 //
 // semel requires these settings: acknowledgements are explicit, MaxDeliver is -1 (a message that reaches it is no
 // longer delivered and stays in the stream), the visibility is the consumer's AckWait. [Create] makes such a stream and
-// consumer, and a bucket for dead letters; [Open] refuses others. A NATS server acknowledges messages before it writes
+// consumer; [Open] refuses others. A stream keeps no dead letters: package
+// [github.com/semel-dev/semel/driver/deadletter] keeps them with the records. A NATS server acknowledges messages before it writes
 // them to disk: it syncs every two minutes unless its sync_interval is "always". [Queue.Features] reports that.
 package nats

@@ -41,10 +41,7 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 			s.Oldest = max(time.Since(oldest.Time), time.Nanosecond)
 		}
 	}
-	if q.box != nil {
-		s.DeadLetters, err = q.box.count(ctx)
-	}
-	return s, err
+	return s, nil
 }
 
 // next returns the first message of the consumer at a sequence or behind it; nil if there is none.

@@ -25,7 +25,6 @@ type Queue struct {
 	api    string // the prefix of JetStream's subjects
 	stream string
 	o      Options
-	box    *deadLetters // nil: there is no bucket
 	sync   syncInfo
 	is     atomic.Pointer[settings] // as they were read last
 }
@@ -51,7 +50,7 @@ func (s *settings) filters() []string {
 
 // connect talks to no server yet.
 func connect(nc *nats.Conn, stream string, o Options) (*Queue, error) {
-	q := &Queue{nc: nc, stream: stream, o: o.withDefaults(stream), api: jetstream.DefaultAPIPrefix}
+	q := &Queue{nc: nc, stream: stream, o: o.withDefaults(), api: jetstream.DefaultAPIPrefix}
 	if o.Domain != "" {
 		q.api = "$JS." + o.Domain + ".API."
 	}
@@ -77,8 +76,7 @@ func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue,
 		return nil, err
 	}
 	q.sync = readSync(ctx, nc, q.o)
-	q.box, err = openBox(ctx, q)
-	return q, err
+	return q, nil
 }
 
 // read reads the settings and refuses those that semel cannot work with.
@@ -158,7 +156,7 @@ func (q *Queue) Features() driver.QueueFeatures {
 	durable, caveats := durability(is, q.sync)
 	return driver.QueueFeatures{
 		Name: q.name(), Kind: "nats", Visible: is.consumer.AckWait, Retention: is.stream.MaxAge, Horizon: driver.LateBy(is.stream.MaxAge, 0, 0),
-		Durable: durable, Caveats: caveats, Extends: true, Delays: true, DelaysSend: true, Counts: true, DeadLetters: q.box != nil,
+		Durable: durable, Caveats: caveats, Extends: true, Delays: true, DelaysSend: true, Counts: true,
 		Redrives: is.consumer.MaxDeliver > 0,
 	}
 }
@@ -169,14 +167,6 @@ func (q *Queue) name() string {
 		return q.stream
 	}
 	return q.stream + "/" + q.o.Consumer
-}
-
-// DeadLetterQueue returns the place for dead letters; nil if there is none.
-func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue {
-	if q.box == nil {
-		return nil
-	}
-	return q.box
 }
 
 // explain words an error of the server: what failed, the parameters that it depends on, and what to do.

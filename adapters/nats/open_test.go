@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,10 +160,7 @@ func TestLimitsStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			_ = q.js.DeleteStream(context.Background(), stream)
-			_ = q.js.DeleteKeyValue(context.Background(), Bucket(stream))
-		})
+		t.Cleanup(func() { _ = q.js.DeleteStream(context.Background(), stream) })
 		open := func(consumer, subject string) *Queue {
 			o := Options{Consumer: consumer, Subject: subject}
 			if err := Create(t.Context(), nc, stream, CreateOptions{Options: o}); err != nil {
@@ -283,37 +279,6 @@ func TestForeignMessages(t *testing.T) {
 	if second.Group != "50%" || second.Headers["Nats-Msg-Id"] != "theirs" {
 		t.Errorf("the second has group %q, headers %q", second.Group, second.Headers)
 	}
-}
-
-// TestFM61_LargeDeadLetter: the dead letter of the largest message is larger than what the server takes.
-func TestFM61_LargeDeadLetter(t *testing.T) {
-	servers(t, func(t *testing.T, url string) {
-		nc := natstest.Connect(t, url)
-		q := fresh(t, nc, CreateOptions{})
-		body := bytes.Repeat([]byte{0, 0xff, 'x'}, int(nc.MaxPayload())/3-100)
-		l := driver.DeadLetter{ID: "large/id", Key: driver.Key{Raw: "k\xff"}, Message: driver.Message{ID: "m", Body: body}}
-		for range 2 {
-			if err := q.box.PutDeadLetter(t.Context(), l); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, ok, err := q.box.DeadLetter(t.Context(), l.ID)
-		if err != nil || !ok || !bytes.Equal(got.Message.Body, body) || got.Key != l.Key {
-			t.Errorf("read %d bytes of %d: %v, %v", len(got.Message.Body), len(body), ok, err)
-		}
-		if ls, err := q.box.DeadLetters(t.Context(), 0); err != nil || len(ls) != 1 {
-			t.Errorf("%d dead letters, %v", len(ls), err)
-		}
-		if s, err := q.Stats(t.Context()); err != nil || s.DeadLetters != 1 {
-			t.Errorf("counted %d dead letters, %v", s.DeadLetters, err)
-		}
-		if err := q.box.DeleteDeadLetter(t.Context(), l.ID); err != nil {
-			t.Fatal(err)
-		}
-		if info, err := q.box.stream.Info(t.Context()); err != nil || info.State.Msgs != 0 {
-			t.Errorf("%d entries remain, %v", info.State.Msgs, err)
-		}
-	})
 }
 
 // TestDurability: what is said of acknowledged messages is what the server is set to.

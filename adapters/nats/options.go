@@ -15,8 +15,7 @@ const (
 	recheck = time.Minute
 )
 
-// Options of [Open]. The zero value is the documented default. To keep dead letters elsewhere, wrap the queue: see package
-// [github.com/semel-dev/semel/driver/deadletter].
+// Options of [Open]. The zero value is the documented default.
 type Options struct {
 	// Consumer is the name of the durable pull consumer. Defaults to [DefaultConsumer].
 	Consumer string
@@ -25,9 +24,6 @@ type Options struct {
 	Subject string
 	// Wait is how long one Receive waits for a message. Defaults to 5 s.
 	Wait time.Duration
-	// Bucket is the key-value bucket for dead letters. Defaults to semel-dead-letters-STREAM. If there is no such bucket the
-	// queue has no dead letters; [Create] makes it.
-	Bucket string
 	// AcceptMaxDeliver opens a consumer that has a MaxDeliver. Somebody has to look after the messages that reach it: they are
 	// delivered to nobody and stay in the stream. Defaults to refusing such a consumer.
 	AcceptMaxDeliver bool
@@ -47,9 +43,8 @@ type Options struct {
 	recheck time.Duration    // tests; defaults to the constant
 }
 
-func (o Options) withDefaults(stream string) Options {
+func (o Options) withDefaults() Options {
 	o.Consumer = cmp.Or(o.Consumer, DefaultConsumer)
-	o.Bucket = cmp.Or(o.Bucket, Bucket(stream))
 	o.Wait = cmp.Or(max(o.Wait, 0), 5*time.Second)
 	o.CallTimeout = cmp.Or(max(o.CallTimeout, 0), 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -59,6 +54,3 @@ func (o Options) withDefaults(stream string) Options {
 	}
 	return o
 }
-
-// Bucket is the default bucket for the dead letters of a stream.
-func Bucket(stream string) string { return "semel-dead-letters-" + token(stream) }

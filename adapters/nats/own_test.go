@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/nats/natstest"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 	"github.com/semel-dev/semel/driver/redeliver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
@@ -156,7 +157,7 @@ func TestFM35_ServerKilledInFlight(t *testing.T) {
 	var mu sync.Mutex
 	effects, reached, done := map[string]int{}, make(chan int, kills+1), make(chan struct{})
 	c, err := semel.New(semel.Config{
-		Queue: q, Store: memory.NewStore(), Consumer: "c", Grace: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Queue: deadletter.With(q, memory.NewQueue("dead letters")), Store: memory.NewStore(), Consumer: "c", Grace: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		Key: func(m *semel.Message) (string, error) { return m.ID, nil },
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/deadletter"
 )
 
 // change is what is published to the reply subject of one delivery.
@@ -24,7 +23,7 @@ const never = time.Duration(1) << 62
 
 func settlement(rc *receipt, at int, a driver.Action, after time.Duration) change {
 	switch {
-	case a == driver.Ack, a == driver.Dead:
+	case a == driver.Ack:
 		return change{rc, at, "+ACK", never}
 	case after <= 0:
 		return change{rc, at, "-NAK", 0}
@@ -34,7 +33,8 @@ func settlement(rc *receipt, at int, a driver.Action, after time.Duration) chang
 
 // Settle ends deliveries. Ack is always sent: the record has ended, whoever holds the message. Retry and Defer are sent only
 // while the delivery is this consumer's by its own clock; past that they are Lost without a call, because the server would put
-// off the delivery of another consumer. Dead writes its dead letter and Close deletes one before the message is settled.
+// off the delivery of another consumer. It does not support Dead and ignores Close: package
+// [github.com/semel-dev/semel/driver/deadletter] carries them out.
 //
 // The settlements of one call are confirmed together: the server handles them in order, and confirms the last. If the
 // connection was made anew in between, all are Unknown.
@@ -43,10 +43,6 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		if err := q.check(&s[i]); err != nil {
 			return nil, fmt.Errorf("nats: settle in %s: item %d: %w", q.name(), i, err)
 		}
-	}
-	kept := make([]error, len(s))
-	if q.box != nil {
-		kept = deadletter.Keep(ctx, q.box, s)
 	}
 	out := make([]driver.Outcome, len(s))
 	var cs []change
@@ -57,7 +53,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		if out[i] = o; o == driver.Lost {
 			q.o.Logger.Warn("settle_stale", "queue", q.name(), "message_id", rc.id, "action", s[i].Action.String())
 		}
-		if !known && kept[i] == nil {
+		if !known {
 			cs = append(cs, settlement(rc, i, s[i].Action, s[i].After))
 		}
 	}
@@ -68,7 +64,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			out[c.at] = driver.Applied
 		}
 	}
-	if err := errors.Join(append(kept, err)...); err != nil {
+	if err != nil {
 		return out, fmt.Errorf("nats: settle in %s: %w", q.name(), err)
 	}
 	return out, nil
@@ -79,8 +75,8 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
 	}
-	if s.Action == driver.Dead && q.box == nil {
-		return fmt.Errorf("action dead: there is no bucket %q for dead letters (semel queue create makes it): %w", q.o.Bucket, driver.ErrUnsupported)
+	if s.Action == driver.Dead {
+		return fmt.Errorf("action dead: NATS keeps no dead letters, use package deadletter: %w", driver.ErrUnsupported)
 	}
 	return s.Check()
 }

@@ -82,39 +82,33 @@ func TestFM18_ServerAcceptsStaleReceipts(t *testing.T) {
 	})
 }
 
-// TestFM18_ExpiredReceipts: past the deadline Retry, Defer and Extend are Lost and the server is not asked; Ack and Dead are
-// always sent.
+// TestFM18_ExpiredReceipts: past the deadline Retry, Defer and Extend are Lost and the server is not asked; Ack is always sent.
 func TestFM18_ExpiredReceipts(t *testing.T) {
 	servers(t, func(t *testing.T, url string) {
 		nc := natstest.Connect(t, url)
 		var log bytes.Buffer
 		q := fresh(t, nc, CreateOptions{Visibility: 500 * time.Millisecond, Options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
-		for _, last := range []driver.Action{driver.Ack, driver.Dead} {
-			send(t, q, "m")
-			old := one(t, q)
-			holder := one(t, q) // when AckWait has passed
-			if holder.Count != 2 {
-				t.Fatalf("the second delivery has count %d", holder.Count)
-			}
-			sent := nc.Stats().OutMsgs
-			for _, a := range []driver.Action{driver.Retry, driver.Defer} {
-				settle(t, q, driver.Lost, driver.Settlement{Receipt: old.Receipt, Action: a})
-			}
-			if out, err := q.Extend(t.Context(), q.Features().Visible, old.Receipt); err != nil || out[0] != driver.Lost {
-				t.Errorf("extend: %v, %v", out, err)
-			}
-			if n := nc.Stats().OutMsgs - sent; n != 0 {
-				t.Errorf("%d messages were sent with an expired receipt", n)
-			}
-			s := driver.Settlement{Receipt: old.Receipt, Action: last}
-			if last == driver.Dead {
-				s.DeadLetter = &driver.DeadLetter{ID: "l", Message: old.Message}
-			}
-			settle(t, q, driver.Applied, s)
-			settle(t, q, driver.Applied, s)
-			if n := messages(t, q); n != 0 {
-				t.Errorf("%v left %d messages", last, n)
-			}
+		send(t, q, "m")
+		old := one(t, q)
+		holder := one(t, q) // when AckWait has passed
+		if holder.Count != 2 {
+			t.Fatalf("the second delivery has count %d", holder.Count)
+		}
+		sent := nc.Stats().OutMsgs
+		for _, a := range []driver.Action{driver.Retry, driver.Defer} {
+			settle(t, q, driver.Lost, driver.Settlement{Receipt: old.Receipt, Action: a})
+		}
+		if out, err := q.Extend(t.Context(), q.Features().Visible, old.Receipt); err != nil || out[0] != driver.Lost {
+			t.Errorf("extend: %v, %v", out, err)
+		}
+		if n := nc.Stats().OutMsgs - sent; n != 0 {
+			t.Errorf("%d messages were sent with an expired receipt", n)
+		}
+		s := driver.Settlement{Receipt: old.Receipt, Action: driver.Ack}
+		settle(t, q, driver.Applied, s)
+		settle(t, q, driver.Applied, s)
+		if n := messages(t, q); n != 0 {
+			t.Errorf("%d messages are left", n)
 		}
 		if !strings.Contains(log.String(), "settle_stale") {
 			t.Errorf("the log does not report a stale receipt: %s", log.String())

@@ -107,13 +107,3 @@ func unescape(s string) string {
 	}
 	return s
 }
-
-// token makes a name of any text that subjects and buckets take.
-func token(s string) string {
-	if s != "" && s[0] != '_' && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
-	}) {
-		return s
-	}
-	return "_" + base64.RawURLEncoding.EncodeToString([]byte(s))
-}

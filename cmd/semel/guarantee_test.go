@@ -157,10 +157,10 @@ func natsPlaces(t *testing.T) (all []place) {
 			t.Fatal(err)
 		}
 		q, err := nats.Open(t.Context(), nc, stream, o)
-		if err := errors.Join(err, js.DeleteStream(t.Context(), stream), js.DeleteKeyValue(t.Context(), nats.Bucket(stream))); err != nil {
+		if err := errors.Join(err, js.DeleteStream(t.Context(), stream)); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, place{kind, q, nil})
+		all = append(all, place{kind, deadletter.With(q, memory.NewQueue(stream)), nil})
 	}
 	return all
 }

@@ -15,13 +15,13 @@ import (
 // a worker the NATS server is killed, and started again on its data.
 func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 	stream := server.Own(t, "nats", nil)
-	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "2s"}, func() { server.Restart(t, stream) })
+	ontoPostgres(t, stream.URL()+"?queue=HOOKS&wait=1s", []string{"--default-visibility", "4s"}, func() { server.Restart(t, stream) })
 }
 
 // TestStatementEffect_KafkaOntoPostgres is the same with a topic of a fake broker.
 func TestStatementEffect_KafkaOntoPostgres(t *testing.T) {
 	broker := kfake.Start(t)
-	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=2s&partitions=6", nil, func() {
+	ontoPostgres(t, "kafka://"+broker.Brokers()[0]+"?queue=hooks&session=4s&partitions=6", nil, func() {
 		if err := errors.Join(broker.Kill(), broker.Start(t.Context())); err != nil {
 			t.Error(err)
 		}

@@ -42,8 +42,6 @@ type service struct {
 	queue, records bool
 	// create are the flags of the command that makes the queue; nil: none is needed.
 	create []string
-	// keepsDead: it keeps dead letters of its own queue, or of queues elsewhere with its records.
-	keepsDead bool
 	// database opens the tables that the handler's SQL writes; nil: it has none.
 	database func(t *testing.T, url string) *sql.DB
 	// version is that of the server at a URL.
@@ -51,16 +49,16 @@ type service struct {
 }
 
 var services = []service{
-	{name: "SQLite", open: openSQLite, queue: true, records: true, keepsDead: true, database: databaseSQLite,
+	{name: "SQLite", open: openSQLite, queue: true, records: true, database: databaseSQLite,
 		version: versionBy("SELECT sqlite_version()", databaseSQLite)},
-	{name: "PostgreSQL", open: openPostgres, queue: true, records: true, keepsDead: true, database: databasePostgres,
+	{name: "PostgreSQL", open: openPostgres, queue: true, records: true, database: databasePostgres,
 		version: versionBy("SHOW server_version", databasePostgres)},
-	{name: "MariaDB", open: openMySQL, queue: true, records: true, keepsDead: true, database: databaseMySQL, version: versionBy("SELECT version()", databaseMySQL)},
-	{name: "Redis", open: openRedis, queue: true, records: true, keepsDead: true, create: []string{"--default-visibility", "2s"}, version: versionRedis},
-	{name: "NATS JetStream", open: openNATS, queue: true, keepsDead: true, create: []string{"--default-visibility", "2s"}, version: versionNATS},
+	{name: "MariaDB", open: openMySQL, queue: true, records: true, database: databaseMySQL, version: versionBy("SELECT version()", databaseMySQL)},
+	{name: "Redis", open: openRedis, queue: true, records: true, create: []string{"--default-visibility", "4s"}, version: versionRedis},
+	{name: "NATS JetStream", open: openNATS, queue: true, create: []string{"--default-visibility", "4s"}, version: versionNATS},
 	{name: "RabbitMQ", open: openRabbitMQ, queue: true, create: []string{}, version: versionRabbitMQ},
 	{name: "Kafka", open: openKafka, queue: true, create: []string{}, version: fake},
-	{name: "Amazon SQS", open: openSQS, queue: true, keepsDead: true, create: []string{}, version: fake},
+	{name: "Amazon SQS", open: openSQS, queue: true, create: []string{}, version: fake},
 	{name: "DynamoDB", open: openDynamoDB, records: true, version: fake},
 }
 
@@ -90,7 +88,7 @@ func TestPairs(t *testing.T) {
 	stores := slices.DeleteFunc(slices.Clone(services), func(s service) bool { return !s.records })
 	for i, q := range queues {
 		for j, s := range stores {
-			if !whole && i%len(stores) != j || !q.keepsDead && !s.keepsDead {
+			if !whole && i%len(stores) != j {
 				continue
 			}
 			t.Run(q.name+" onto "+s.name, func(t *testing.T) {
@@ -138,7 +136,7 @@ func runPair(t *testing.T, q, s service, lines []string) pair {
 	var found struct {
 		Guarantees struct{ Together []string }
 	}
-	args := []string{"doctor", "--queue", queue, "--store", store, "--key", "body", "--exec", "true", "-o", "json", "--visibility", "2s"}
+	args := []string{"doctor", "--queue", queue, "--store", store, "--key", "body", "--exec", "true", "-o", "json", "--visibility", "4s"}
 	if p.Effects == "sql" {
 		args = append(args, "--effects", "sql")
 	}
@@ -232,7 +230,7 @@ func openRabbitMQ(t *testing.T) string {
 }
 
 func openKafka(t *testing.T) string {
-	return "kafka://" + kfake.Start(t).Brokers()[0] + "?queue=hooks&session=2s&partitions=6"
+	return "kafka://" + kfake.Start(t).Brokers()[0] + "?queue=hooks&session=4s&partitions=6"
 }
 
 func openSQS(t *testing.T) string {

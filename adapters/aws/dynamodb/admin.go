@@ -44,7 +44,7 @@ func Create(ctx context.Context, client AdminClient, table string, o CreateOptio
 	if err != nil {
 		return fmt.Errorf("create table %q: Options.%w", table, err)
 	}
-	if err := create(ctx, client, table, layout{pk: sh.pk, sk: sh.sk, ttl: sh.ttl}, &o); err != nil {
+	if err := create(ctx, client, table, sh.table(), &o); err != nil {
 		return fmt.Errorf("create table %q: %w", table, err)
 	}
 	if o.Gate == "" {

@@ -30,7 +30,7 @@ func Examine(ctx context.Context, client AdminClient, table string, o Options) (
 	if err != nil {
 		return nil, fmt.Errorf("examine table %q: Options.%w", table, err)
 	}
-	want := layout{pk: sh.pk, sk: sh.sk, ttl: sh.ttl}
+	want := sh.table()
 	out, err := client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &table})
 	if err != nil {
 		return nil, fmt.Errorf("examine table %q: %w", table, explain(err, "DescribeTable", table))

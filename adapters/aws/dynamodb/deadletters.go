@@ -53,14 +53,27 @@ type DeadLetterQueue struct {
 
 // DeadLetters returns a dead-letter queue in a table, for sqs.Options.DeadLetters. The table needs a sort key.
 func DeadLetters(client DeadLetterClient, table, queue string, o Options) (*DeadLetterQueue, error) {
-	l, err := o.layout()
+	sh, err := o.shape()
 	if err != nil {
 		return nil, fmt.Errorf("dead letters in table %q: %w", table, err)
 	}
-	if l.sk == "" {
+	if sh.sk == "" {
 		return nil, fmt.Errorf("dead letters in table %q: the options name no sort key; dead letters need a table that has one", table)
 	}
-	return &DeadLetterQueue{client: client, table: table, queue: ownMark + "dead-letters#" + safeName(queue), keys: l, now: o.clock()}, nil
+	return newDeadLetterQueue(client, table, queue, sh, o.clock()), nil
+}
+
+func newDeadLetterQueue(client DeadLetterClient, table, queue string, sh *shape, now func() time.Time) *DeadLetterQueue {
+	return &DeadLetterQueue{client: client, table: table, queue: ownMark + "dead-letters#" + safeName(queue), keys: sh.table(), now: now}
+}
+
+// DeadLetterQueue returns the place for the dead letters of a queue in the table of the records; nil if that has no sort key.
+// See [driver.DeadLetterStore].
+func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue {
+	if s.shape.sk == "" {
+		return nil
+	}
+	return newDeadLetterQueue(s.client, s.table, queue, s.shape, s.now)
 }
 
 // safeName returns a name as it can be part of an item's key: keys are UTF-8.

@@ -119,12 +119,6 @@ func (o Options) skew() time.Duration {
 	return o.MaxClockSkew
 }
 
-// layout returns the keys of the table.
-func (o Options) layout() (layout, error) {
-	s, err := o.shape()
-	return layout{pk: s.pk, sk: s.sk, ttl: s.ttl}, err
-}
-
 func (o Options) withDefaults() (Options, error) {
 	for _, d := range []struct {
 		name  string
@@ -170,6 +164,9 @@ type shape struct {
 	states            map[string]driver.State
 	adopt             map[string]driver.State
 }
+
+// table returns the keys of the table.
+func (s *shape) table() layout { return layout{pk: s.pk, sk: s.sk, ttl: s.ttl} }
 
 // shape checks a layout and fills in its defaults.
 func (o Options) shape() (*shape, error) {

@@ -30,7 +30,7 @@ data "aws_iam_policy_document" "operator" {
   source_policy_documents = [data.aws_iam_policy_document.worker.json, data.aws_iam_policy_document.producer.json]
   statement {
     sid       = "Examine"
-    actions   = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"]
+    actions   = ["dynamodb:Query", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"]
     resources = [aws_dynamodb_table.records.arn]
   }
 }

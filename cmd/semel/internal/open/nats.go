@@ -94,12 +94,12 @@ func (d *natsDB) Queue(ctx context.Context, name string, _ time.Duration) (drive
 	return q, nil
 }
 
-// options are those of a stream: subject and bucket of the URL belong to the stream that it names.
+// options are those of a stream: the subject of the URL belongs to the stream that it names.
 func (d *natsDB) options(name string) (o nats.Options, at Target, err error) {
 	o, err = d.t.nats.options("queue")
 	at = d.t
 	if name != d.t.Queue {
-		o.Subject, o.Bucket = "", ""
+		o.Subject = ""
 		at.Queue, at.Shown = name, "nats://"+strings.Join(d.t.nats.hosts, ",")+"?queue="+name
 	}
 	return o, at, err
@@ -182,7 +182,7 @@ func natsError(t Target, doing string, err error) error {
 		meaning{errors.Is(err, natsclient.ErrSecureConnRequired), "", "tls=on in the URL, and tls_ca=FILE where its authority is your own", nil})
 }
 
-// RemoveNATS deletes the stream of a URL and the bucket of its dead letters. What is not there is no error.
+// RemoveNATS deletes the stream of a URL. One that is not there is no error.
 func RemoveNATS(ctx context.Context, raw string) error {
 	t, err := Parse("queue", raw)
 	if err != nil {
@@ -201,16 +201,13 @@ func RemoveNATS(ctx context.Context, raw string) error {
 	if err := js.DeleteStream(ctx, t.Queue); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return natsError(t, "delete", err)
 	}
-	if err := js.DeleteKeyValue(ctx, nats.Bucket(t.Queue)); err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return natsError(t, "delete the dead letters of", err)
-	}
 	return nil
 }
 
 const natsForm = "nats://user@host:4222?queue=ORDERS"
 
 var natsParams = []string{
-	"queue", "consumer", "subject", "wait", "dead_letters", "max_deliver", "monitor", "sync", "domain", "replicas",
+	"queue", "consumer", "subject", "wait", "max_deliver", "monitor", "sync", "domain", "replicas",
 	"creds", "nkey", "tls", "tls_ca", "tls_cert", "tls_key",
 }
 
@@ -244,7 +241,7 @@ func parseNATS(flag, raw string, t *Target) error {
 // options are the adapter's, for the queue that the URL names.
 func (p *natsPlace) options(flag string) (o nats.Options, err error) {
 	o = nats.Options{
-		Consumer: p.params.Get("consumer"), Subject: p.params.Get("subject"), Bucket: p.params.Get("dead_letters"), Domain: p.params.Get("domain"),
+		Consumer: p.params.Get("consumer"), Subject: p.params.Get("subject"), Domain: p.params.Get("domain"),
 		Monitor: p.params.Get("monitor"),
 	}
 	if raw := p.params.Get("wait"); raw != "" {

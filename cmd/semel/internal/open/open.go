@@ -153,8 +153,13 @@ func (s *Set) Pair(ctx context.Context, queue, store string) (driver.Queue, driv
 // can: dead_letters= in the queue's URL names another place.
 func WithDeadLetters(q driver.Queue, s driver.Store) driver.Queue {
 	f := q.Features()
-	if box, ok := driver.As[driver.DeadLetterStore](s); ok && !f.DeadLetters {
-		return deadletter.With(q, box.DeadLetterQueue(f.Name))
+	if f.DeadLetters {
+		return q
+	}
+	if keeper, ok := driver.As[driver.DeadLetterStore](s); ok {
+		if box := keeper.DeadLetterQueue(f.Name); box != nil {
+			return deadletter.With(q, box)
+		}
 	}
 	return q
 }

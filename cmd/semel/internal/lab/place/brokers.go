@@ -107,11 +107,8 @@ func withDeadLetters(q driver.Queue, s driver.Store) (Queue, error) {
 	dead, keeps := driver.DeadLettersOf(q)
 	sender, sends := driver.As[driver.Sender](q)
 	inspector, counts := driver.As[driver.QueueInspector](q)
-	if !sends || !counts {
-		return nil, output.Usage("--queue: the lab needs a queue that it can send to and look at, and %s is not", q.Features().Name)
-	}
-	if !keeps {
-		return nil, output.Usage("--store keeps no dead letters of other queues").WithHint("--store postgres://… or --store 'sqlite:lab.db'")
+	if !sends || !counts || !keeps {
+		return nil, output.Usage("--queue: the lab needs a queue that it can send to and look at, with dead letters, and %s is not", q.Features().Name)
 	}
 	return brokerQueue{q, sender, inspector, dead}, nil
 }

@@ -179,7 +179,7 @@ func notOurs(flag, scheme, raw string) error {
 	}
 	for name := range q {
 		if (scheme == "sqs" || scheme == "dynamodb") && !slices.Contains(sharedParams, name) ||
-			scheme == "nats" && slices.Contains([]string{"consumer", "subject", "dead_letters", "max_deliver"}, name) {
+			scheme == "nats" && slices.Contains([]string{"consumer", "subject", "max_deliver"}, name) {
 			return output.Usage("--%s: %s= describes a queue, stream or table that is there, and each run makes its own", flag, name).
 				WithHint("leave it away")
 		}

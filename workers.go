@@ -73,11 +73,11 @@ func (w *workerReports) close() {
 }
 
 func (w *workerReports) run(ctx context.Context, wake func()) {
-	reported := false
+	tried := false
 	for pause := reportFirst; ; pause = reportEvery {
 		select {
 		case <-ctx.Done():
-			if reported {
+			if tried { // a report without a response may have been stored
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 				defer cancel()
 				_ = w.to.ForgetWorker(ctx, w.report.ID) // else it is forgotten later
@@ -90,10 +90,10 @@ func (w *workerReports) run(ctx context.Context, wake func()) {
 		select {
 		case <-ctx.Done():
 		case r := <-w.ready:
+			tried = true
 			limited, cancel := context.WithTimeout(ctx, reportTimeout)
-			err := w.to.ReportWorker(limited, r)
+			_ = w.to.ReportWorker(limited, r) // the next one follows
 			cancel()
-			reported = reported || err == nil
 		}
 	}
 }

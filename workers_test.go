@@ -74,3 +74,32 @@ func TestWorkersOfShortInvocationsDoNotReport(t *testing.T) {
 		stop()
 	})
 }
+
+// silentReports stores reports and does not respond.
+type silentReports struct{ *memory.Store }
+
+func (s silentReports) ReportWorker(ctx context.Context, r driver.WorkerReport) error {
+	if err := s.Store.ReportWorker(ctx, r); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestWorkersEndDuringTheFirstReport: a report whose response is missing may have been stored, so it is removed too.
+func TestWorkersEndDuringTheFirstReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open()
+		cfg := orders(db, silentReports{db.Store()})
+		stop := start(t, cfg)
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if all, err := db.Store().Workers(t.Context()); err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v; want the report that is written", all, err)
+		}
+		stop()
+		if all, err := db.Store().Workers(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%+v, %v; want none after its end", all, err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,17 +93,19 @@ func differences(all []Worker) (out []Difference) {
 
 // holder names the worker that reported the claim of a record; "" if none did.
 func holder(ctx context.Context, s driver.Store, r driver.Record) (string, error) {
-	log, ok := driver.As[driver.WorkerLog](s)
-	if !ok || r.State != driver.InProgress {
+	if r.State != driver.InProgress {
 		return "", nil
 	}
-	all, err := log.Workers(ctx)
+	all, _, err := Workers(ctx, s, "")
 	for _, w := range all {
 		if w.Consumer == r.Key.Consumer && slices.ContainsFunc(w.Holds, func(h driver.WorkerHold) bool {
 			return h.Tenant == r.Key.Tenant && h.Key == r.Key.Raw && h.Token == r.Token
 		}) {
 			return w.Name, err
 		}
+	}
+	if errors.Is(err, driver.ErrUnsupported) {
+		err = nil
 	}
 	return "", err
 }

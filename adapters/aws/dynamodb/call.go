@@ -122,13 +122,21 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context) error) err
 
 // do sends a request until repeating it would not change the response.
 func (r *repeater) do(ctx context.Context, f func(ctx context.Context) error) (fate, error) {
+	var before error // of the request before, if there was no response to it
 	for {
 		is, err := r.try(ctx, f)
 		if is != again && is != unknown {
 			return is, err
 		}
+		if is == unknown && ctx.Err() != nil {
+			err = errors.Join(err, before) // else only the end of ctx would be known
+		}
 		if werr := r.wait(ctx); werr != nil {
 			return is, errors.Join(err, werr)
+		}
+		var api smithy.APIError
+		if before = nil; !errors.As(err, &api) {
+			before = err
 		}
 	}
 }

@@ -42,9 +42,9 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
+		err = fmt.Errorf("list records: %w", err)
 	}
-	return first(all, f), nil
+	return first(all, f), err
 }
 
 // first sorts records in the order of f and returns the first f.Limit; 0 = all.

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -361,5 +362,35 @@ func TestS2_11_StatusOfOtherKinds(t *testing.T) {
 	for _, id := range []string{"failed", "none", "empty"} {
 		finishOne(t, r.Store, completion(claimOne(t, r.Store, claimOf(id), driver.Acquired)), driver.Applied)
 		claimOne(t, r.Store, claimOf(id), driver.Replay)
+	}
+}
+
+// TestWorkersNeedASortKey: a table of an older program without a sort key keeps no reports of workers.
+func TestWorkersNeedASortKey(t *testing.T) {
+	r := newFixture(t, tracker())
+	_, err := r.Workers(t.Context())
+	for _, err := range []error{err, r.ReportWorker(t.Context(), driver.WorkerReport{ID: "w"}), r.ForgetWorker(t.Context(), "w")} {
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), `table "records" has no sort key`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestWorkersBesideRecords: reports are no records, a scan does not list them, and those that the time to live has not
+// removed yet are not listed.
+func TestWorkersBesideRecords(t *testing.T) {
+	r := newFixture(t, Options{})
+	at := r.clock.Now().UTC()
+	claimOne(t, r.Store, claimOf("k"), driver.Acquired)
+	for id, seen := range map[string]time.Time{"now": at, "old": at.Add(-driver.WorkerKept - time.Second), strings.Repeat("ü", 100): at} {
+		if err := r.ReportWorker(t.Context(), driver.WorkerReport{ID: id, Seen: seen}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := r.Workers(t.Context()); err != nil || len(all) != 2 || all[0].ID != "now" {
+		t.Errorf("workers %+v, %v", all, err)
+	}
+	if all, err := r.Records(t.Context(), driver.RecordFilter{}); err != nil || len(all) != 1 {
+		t.Errorf("records %+v, %v", all, err)
 	}
 }

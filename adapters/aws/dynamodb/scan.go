@@ -30,8 +30,8 @@ type scanned struct {
 // page is a page of the table.
 type page struct {
 	rows []row
-	next attrs // its last item, nil after the last page
-	bad  error // of the items that cannot be read: one broken item must not hide all others
+	next attrs   // its last item, nil after the last page
+	bad  []error // of the items that cannot be read: one broken item must not hide all others
 	// ahead is how far this machine's clock is at least ahead of the service's.
 	ahead time.Duration
 }
@@ -78,11 +78,10 @@ func (s *Store) page(ctx context.Context, sel scanned, from attrs) (p page, err 
 	}); err != nil {
 		return p, explain(err, "Scan", s.table)
 	}
-	var broken []error
 	for _, item := range out.Items {
 		r, err := s.shape.parse(item)
 		if err != nil {
-			broken = append(broken, err)
+			p.bad = append(p.bad, fmt.Errorf("%w: %w", driver.ErrUnreadable, err))
 			continue
 		}
 		p.rows = append(p.rows, r)
@@ -90,7 +89,6 @@ func (s *Store) page(ctx context.Context, sel scanned, from attrs) (p page, err 
 	if len(out.LastEvaluatedKey) > 0 {
 		p.next = out.LastEvaluatedKey
 	}
-	p.bad = errors.Join(broken...)
 	return p, nil
 }
 
@@ -104,12 +102,17 @@ func aheadOf(sent time.Time, meta middleware.Metadata) time.Duration {
 	return max(0, sent.Sub(at)-time.Second)
 }
 
-// scan calls each with every selected record, a page of the table (1 MB) at a time, in no particular order.
+// scan calls each with every selected record, a page of the table (1 MB) at a time, in no particular order. Those that cannot
+// be read are its error at the end.
 func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) error {
+	var left driver.LeftOut
 	for from := attrs(nil); ; {
 		p, err := s.page(ctx, sel, from)
-		if err = errors.Join(err, p.bad); err != nil {
+		if err != nil {
 			return err
+		}
+		for _, err := range p.bad {
+			_ = left.Add(err) // each is driver.ErrUnreadable
 		}
 		for i := range p.rows {
 			if err := each(&p.rows[i]); err != nil {
@@ -117,7 +120,7 @@ func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) 
 			}
 		}
 		if from = p.next; from == nil {
-			return nil
+			return left.Err()
 		}
 	}
 }

@@ -185,4 +185,6 @@ var (
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.RecordScanner   = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.WorkerLog       = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 )

@@ -350,3 +350,30 @@ func bodyOf(q *http.Request) string {
 	q.Body = io.NopCloser(bytes.NewReader(b))
 	return string(b)
 }
+
+// errRefused is why the first request of refusing fails.
+var errRefused = errors.New("refused by the test")
+
+// refusing fails its first request, and does not respond to the others.
+type refusing struct {
+	requests int
+	hangs    func()
+}
+
+func (r *refusing) RoundTrip(q *http.Request) (*http.Response, error) {
+	if r.requests++; r.requests == 1 {
+		return nil, errRefused
+	}
+	r.hangs()
+	<-q.Context().Done()
+	return nil, q.Context().Err()
+}
+
+// TestOpenNamesTheCause: an Open that ends while it repeats a request names the error of the request before.
+func TestOpenNamesTheCause(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := awsdynamodb.NewFromConfig(awstest.Config(nil, func(http.RoundTripper) http.RoundTripper { return &refusing{hangs: cancel} }))
+	if _, err := Open(ctx, c, "records", Options{}); !errors.Is(err, errRefused) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v; want %v, and that the context ended", err, errRefused)
+	}
+}

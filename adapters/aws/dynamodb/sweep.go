@@ -161,13 +161,13 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 	w := &s.sweeper
 	p, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor)
 	if err != nil {
-		return p.bad, err
+		return nil, err
 	}
 	if p.ahead > s.o.skew() {
 		w.running = false
 		return nil, s.aheadError(p.ahead)
 	}
-	bad = p.bad
+	bad = errors.Join(p.bad...)
 	w.cursor, w.end, w.todo = p.next, p.next == nil, w.todo[:0]
 	now, top := s.now(), uint64(0)
 	for i := range p.rows {

@@ -20,7 +20,8 @@ func (a *app) workersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "workers --store URL", Short: "List running workers: host, process, settings, the keys that they hold", Args: noArgs,
 		Long: `workers lists the workers that report to the store: a worker does so a second after its start and then every ten seconds, and its
-report goes when it stops. One that is killed stays for a day, as silent. Every store but DynamoDB keeps reports.
+report goes when it stops. One that is killed stays for a day, as silent. Every store keeps reports (DynamoDB:
+in a table with a sort key).
 
 It warns of workers of one queue that differ in key, strategy, fingerprint, consumer, takeover or retention: a duplicate that another
 worker gets can then take effect again.`,
@@ -29,7 +30,7 @@ worker gets can then take effect again.`,
 			all, differ, err := ops.Workers(cmd.Context(), l.store, "")
 			if errors.Is(err, driver.ErrUnsupported) {
 				return output.Usage("%w", err).
-					WithHint("every store but DynamoDB keeps reports; semel top --queue URL --worker HOST:PORT asks the workers' --listen")
+					WithHint("DynamoDB keeps reports in a table with a sort key; semel top --queue URL --worker HOST:PORT asks the workers' --listen")
 			}
 			if err != nil {
 				return err

@@ -22,6 +22,31 @@ var ErrBlocked = errors.New("blocked by a lock")
 // error of one key ([Grant.Err]), not of the store. Stores write nothing to such a record.
 var ErrUnreadable = errors.New("the record cannot be read")
 
+// LeftOut collects the records that a list leaves out because they cannot be read, so that they do not hide the others.
+type LeftOut struct {
+	n     int
+	first error
+}
+
+// Add returns err, unless that wraps [ErrUnreadable]: then it counts the record and returns nil.
+func (l *LeftOut) Add(err error) error {
+	if !errors.Is(err, ErrUnreadable) {
+		return err
+	}
+	if l.n++; l.n == 1 {
+		l.first = err
+	}
+	return nil
+}
+
+// Err returns an error that wraps [ErrUnreadable] if records were left out.
+func (l *LeftOut) Err() error {
+	if l.n < 2 {
+		return l.first
+	}
+	return fmt.Errorf("%d records are left out; the first: %w", l.n, l.first)
+}
+
 // ErrUnsupported reports an operation that the adapter's features do not declare.
 var ErrUnsupported = errors.New("not supported by this adapter")
 

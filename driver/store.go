@@ -327,7 +327,8 @@ func (f RecordFilter) Compare(a, b Record) int {
 type RecordInspector interface {
 	// Record returns the record of a key. ok is false if there is none.
 	Record(ctx context.Context, k Key) (r Record, ok bool, err error)
-	// Records lists records, oldest first unless f says otherwise.
+	// Records lists records, oldest first unless f says otherwise. If it leaves out some that cannot be read, it returns the
+	// others and an error that wraps [ErrUnreadable].
 	Records(ctx context.Context, f RecordFilter) ([]Record, error)
 }
 
@@ -336,7 +337,8 @@ type RecordScanner interface {
 	// ScanRecords calls each with every record that f selects, in no particular order. It reads them in pages, so that neither
 	// memory nor a transaction grows with their number. A record that exists during the whole scan is passed exactly once, a
 	// record that is made or purged during the scan at most once. An error of each ends the scan and is returned unchanged.
-	// f.Limit limits the calls.
+	// f.Limit limits the calls. If it leaves out records that cannot be read, it passes the others, and returns an error that
+	// wraps [ErrUnreadable].
 	ScanRecords(ctx context.Context, f RecordFilter, each func(Record) error) error
 }
 

@@ -2,6 +2,7 @@ package semeltest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
@@ -35,12 +36,34 @@ func testUnreadable(t testing.TB, s StoreSetup) {
 		}
 	}
 	other := mustClaim(t, s.Store, driver.Key{Consumer: "suite", Raw: "readable"})[0]
+	s.unreadableLists(t, other.Hold.Key)
 	release := func(g driver.Grant) driver.Finish {
 		return driver.Finish{Hold: g.Hold, Final: driver.Release, Keep: keep}
 	}
 	out, err := s.Store.Finish(t.Context(), release(held), release(other))
 	if err != nil || out[0] != driver.Unknown || out[1] != driver.Applied {
 		t.Errorf("the end of an attempt whose record cannot be read, and of another, returned %v, %v; wanted Unknown and Applied", out, err)
+	}
+}
+
+// unreadableLists lists the readable records, and fails at the end.
+func (s StoreSetup) unreadableLists(t testing.TB, readable driver.Key) {
+	t.Helper()
+	check := func(what string, rs []driver.Record, err error) {
+		t.Helper()
+		found := slices.ContainsFunc(rs, func(r driver.Record) bool { return r.Key == readable })
+		if !errors.Is(err, driver.ErrUnreadable) || !found {
+			t.Errorf("%s with a record that cannot be read: another record is listed: %v, error: %v; wanted both", what, found, err)
+		}
+	}
+	if i, ok := driver.As[driver.RecordInspector](s.Store); ok {
+		rs, err := i.Records(t.Context(), driver.RecordFilter{})
+		check("a list", rs, err)
+	}
+	if scan, ok := driver.As[driver.RecordScanner](s.Store); ok {
+		var rs []driver.Record
+		err := scan.ScanRecords(t.Context(), driver.RecordFilter{}, func(r driver.Record) error { rs = append(rs, r); return nil })
+		check("a scan", rs, err)
 	}
 }
 

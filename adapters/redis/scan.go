@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -22,14 +23,16 @@ const (
 // ScanRecords calls each with every record that f selects, a page at a time.
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
 	done := 0
-	return s.scan(ctx, func(page []*item) error {
-		return s.records(ctx, page, f, func(r driver.Record) error {
+	var left driver.LeftOut
+	err := s.scan(ctx, func(page []*item) error {
+		return s.records(ctx, page, f, &left, func(r driver.Record) error {
 			if done++; f.Limit > 0 && done > f.Limit {
 				return nil
 			}
 			return each(r)
 		})
 	})
+	return cmp.Or(err, left.Err())
 }
 
 // scan calls each with pages of what is in the index. A hash comes once.
@@ -83,25 +86,29 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 			trim(4*f.Limit + 1000)
 		}
 	}
+	var left driver.LeftOut
 	if f.State == driver.Uncertain {
 		all := driver.CaseFilter{Consumer: f.Consumer, State: f.State, Limit: scanPage}
 		err = s.eachCase(ctx, all, math.MaxInt, func(c found) { add(c.Record) })
 	} else {
 		err = s.scan(ctx, func(page []*item) error {
-			return s.records(ctx, page, f, func(r driver.Record) error { add(r); return nil })
+			return s.records(ctx, page, f, &left, func(r driver.Record) error { add(r); return nil })
 		})
 	}
 	trim(0)
-	return out, err
+	return out, cmp.Or(err, left.Err())
 }
 
-// records calls each with those records of items that f selects.
-func (s *Store) records(ctx context.Context, items []*item, f driver.RecordFilter, each func(driver.Record) error) error {
+// records calls each with those records of items that f selects and that can be read.
+func (s *Store) records(ctx context.Context, items []*item, f driver.RecordFilter, left *driver.LeftOut, each func(driver.Record) error) error {
 	s.read(ctx, items...)
 	for _, i := range items {
 		r, err := i.record()
-		if err != nil {
+		if left.Add(err) != nil {
 			return fmt.Errorf("read records: %w", err)
+		}
+		if err != nil {
+			continue
 		}
 		if r.State == driver.Absent || f.Consumer != "" && r.Key.Consumer != f.Consumer || f.State != driver.Absent && r.State != f.State {
 			continue

@@ -36,10 +36,10 @@ func (q *query) limit(n int) {
 	}
 }
 
-// records begins a query of records.
-func (s *Store) records(f driver.RecordFilter) *query {
+// records begins a query of records: of the columns of the layout, and others behind them.
+func (s *Store) records(f driver.RecordFilter, others ...string) *query {
 	q := &query{}
-	q.WriteString("SELECT " + s.layout.Columns + " FROM semel_record r")
+	q.WriteString("SELECT " + strings.Join(append([]string{s.layout.Columns}, others...), ", ") + " FROM semel_record r")
 	if f.State == driver.Uncertain {
 		q.WriteString(" JOIN (SELECT place AS case_place FROM semel_case WHERE state = 5) c ON c.case_place = r.place")
 	}
@@ -70,7 +70,7 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 	return r, ok, nil
 }
 
-// Records lists records, oldest first unless f says otherwise.
+// Records lists records, oldest first unless f says otherwise. See [driver.RecordInspector].
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []driver.Record, err error) {
 	q := s.records(f)
 	if f.Newest {
@@ -79,40 +79,48 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 		q.WriteString(" ORDER BY r.created_at, r.token")
 	}
 	q.limit(f.Limit)
+	var left driver.LeftOut
 	err = s.db.Read(ctx, func(row Row) error {
 		r, err := s.layout.Record(row)
-		out = append(out, r)
-		return err
+		if err == nil {
+			out = append(out, r)
+		}
+		return left.Add(err)
 	}, q.String(), q.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
-	return out, nil
+	return out, Wrap(left.Err(), "list records")
 }
 
 // scanPage is how many records a scan reads at once: a long read delays the cleanup of old row versions.
 const scanPage = 1000
 
 // ScanRecords calls each with every record that f selects, a page at a time, in the order of their places, which do not
-// change while a record exists.
+// change while a record exists. See [driver.RecordScanner].
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
-	page := make([]driver.Record, 0, scanPage)
+	page, last := make([]driver.Record, 0, scanPage), Place("")
+	var left driver.LeftOut
 	for done := 0; f.Limit <= 0 || done < f.Limit; {
 		limit := scanPage
 		if f.Limit > 0 {
 			limit = min(limit, f.Limit-done)
 		}
-		q := s.records(f)
-		if n := len(page); n > 0 {
-			q.where("r.place > ?", PlaceOf(&page[n-1].Key))
+		q := s.records(f, "r.place")
+		if last != "" {
+			q.where("r.place > ?", last)
 		}
 		q.WriteString(" ORDER BY r.place")
 		q.limit(limit)
 		page = page[:0]
+		rows := 0
 		err := s.db.Read(ctx, func(row Row) error {
+			rows, last = rows+1, Place(row.Bytes(len(row)-1))
 			r, err := s.layout.Record(row)
-			page = append(page, r)
-			return err
+			if err == nil {
+				page = append(page, r)
+			}
+			return left.Add(err)
 		}, q.String(), q.args...)
 		if err != nil {
 			return fmt.Errorf("scan records: %w", err)
@@ -122,11 +130,11 @@ func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each fun
 				return err
 			}
 		}
-		if done += len(page); len(page) < limit {
-			return nil
+		if done += len(page); rows < limit {
+			break
 		}
 	}
-	return nil
+	return Wrap(left.Err(), "scan records")
 }
 
 const auditColumns = "at, who, kind, was, became, generation, token, verified, renewed, consumer, tenant, `key`, reason"

@@ -67,10 +67,9 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Create a queue, or its database, if it does not exist", Args: noArgs,
 		Long: `create makes the database of a queue. With sqs:// it makes the queue and a dead-letter queue (NAME-dead, named in its redrive
-policy), with nats:// a stream, its consumer and a bucket for dead letters, with redis:// a stream and its group, with amqp:// a
-quorum queue without a delivery limit, with kafka:// a topic. An existing queue stays as it is. Records count the attempts
-(semel work --max-attempts). --max-receives must be far higher, because deferred duplicates are receives, too: semel doctor computes how
-high.`,
+policy), with nats:// a stream and its consumer, with redis:// a stream and its group, with amqp:// a quorum queue without a delivery
+limit, with kafka:// a topic. An existing queue stays as it is. Records count the attempts (semel work --max-attempts).
+--max-receives must be far higher, because deferred duplicates are receives, too: semel doctor computes how high.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
   semel queue create --queue 'sqs://orders?region=eu-west-1' \
     --default-visibility 5m --message-retention 14d

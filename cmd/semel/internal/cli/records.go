@@ -151,11 +151,11 @@ except on DynamoDB.`,
 			}
 			defer closing(&err, l.set)
 			filter.Consumer = l.scope.consumer
-			rs, more, err := list.of(cmd.Context(), l, filter)
-			if err != nil {
-				return err
+			rs, more, unread := list.of(cmd.Context(), l, filter)
+			if unread != nil && !errors.Is(unread, driver.ErrUnreadable) {
+				return unread
 			}
-			if len(rs) == 0 {
+			if len(rs) == 0 && unread == nil {
 				a.noteOutside(cmd.Context(), l)
 			}
 			if more {
@@ -166,9 +166,13 @@ except on DynamoDB.`,
 				all[i] = recordOf(r)
 			}
 			head := []string{"key", "consumer", "state", "attempt", "token", "doubts", "updated", "reason"}
-			return output.List(a.p, all, head, func(r record) []any {
+			err = output.List(a.p, all, head, func(r record) []any {
 				return []any{r.Key, r.Consumer, r.State, r.Attempt, r.Token, r.UncertaintyEvents, r.UpdatedAt, r.Reason}
 			})
+			if err == nil && unread != nil {
+				err = output.Failed("%w", unread).WithHint("the newest semel of this store reads the records that a newer one wrote")
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&state, "state", "", "only records in this state: "+join(recordStates()))

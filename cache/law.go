@@ -141,7 +141,9 @@ func (c *cache) claimed(a call, claims []driver.Claim, grants []driver.Grant, er
 				delete(c.runs, q.Key)
 				continue
 			}
-			c.remember(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
+			if c.runs[q.Key].grant.Hold != g.Hold { // else it is repeated, and the record keeps what the first one said
+				c.remember(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
+			}
 		case g.OtherPayload: // with another fingerprint it may be a mismatch
 		case g.Verdict == driver.Replay && g.Hold.Version == q.Version, g.Verdict == driver.Stale:
 			c.keepGrant(a, q, g)

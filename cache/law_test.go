@@ -30,6 +30,22 @@ func TestDuplicatesHit(t *testing.T) {
 	}
 }
 
+// TestRepeatedClaims: a claim that is repeated with its nonce renews the lease, and the record keeps the delivery and the body of the
+// first one.
+func TestRepeatedClaims(t *testing.T) {
+	r := newFixture(t, cache.Options{Size: 10})
+	nonce := func(body driver.BodyDigest) func(*driver.Claim) {
+		return func(c *driver.Claim) { c.Nonce, c.BodyDigest = driver.Nonce{7}, body }
+	}
+	body := func(b driver.BodyDigest) func(*driver.Claim) { return func(c *driver.Claim) { c.BodyDigest = b } }
+	r.claim(r.cache, "a", "m1", nonce(1))
+	g := r.claim(r.cache, "a", "m2", nonce(0))
+	r.finish(r.cache, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.hit("a", "m1", body(1))
+	r.miss(driver.Replay, "a", "m2", body(1))
+	r.hit("a", "m2", body(1))
+}
+
 func TestStrangersHitWithTheOption(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10, Strangers: true})
 	r.done("a", "m1")

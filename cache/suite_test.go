@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -81,11 +82,15 @@ func TestPairSuite(t *testing.T) {
 	type handler = func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler
 	for name, tx := range map[string]handler{"collected": effects, "open": open} {
 		t.Run(name, func(t *testing.T) {
-			semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
-				db := memory.Open(memory.WithVisibility(time.Second))
-				s := cache.New(db.Store(), cache.Options{Size: 1000, Strangers: true})
-				return semeltest.PairSetup{
-					Queue: db.Queue("orders"), Store: s, Visibility: time.Second, Ledger: memledger.Of(db.Store()), Tx: tx,
+			synctest.Test(t, func(t *testing.T) {
+				for _, failure := range semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
+					db := memory.Open(memory.WithVisibility(time.Second))
+					s := cache.New(db.Store(), cache.Options{Size: 1000, Strangers: true})
+					return semeltest.PairSetup{
+						Queue: db.Queue("orders"), Store: s, Visibility: time.Second, Ledger: memledger.Of(db.Store()), Tx: tx,
+					}
+				}) {
+					t.Error(failure)
 				}
 			})
 		})

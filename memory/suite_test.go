@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -38,40 +39,56 @@ func TestStoreSuite(t *testing.T) {
 	})
 }
 
-// TestStoreSuiteRealClock runs the suite as a real database runs it: with short leases and real waits.
-func TestStoreSuiteRealClock(t *testing.T) {
-	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
-		db := memory.Open()
-		return semeltest.StoreSetup{
-			Store: db.Store(), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store()), Sample: semeltest.Sampled(11),
+// inBubble runs a suite that waits, in virtual time.
+func inBubble(t *testing.T, check func(t testing.TB) []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		for _, failure := range check(t) {
+			t.Error(failure)
 		}
+	})
+}
+
+// TestStoreSuiteWaits runs the suite as a real database runs it: its clock cannot be moved, so the suite waits.
+func TestStoreSuiteWaits(t *testing.T) {
+	inBubble(t, func(t testing.TB) []string {
+		return semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+			db := memory.Open()
+			return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
+		})
 	})
 }
 
 // TestStoreSuiteAlone runs it on a store without a database around it.
 func TestStoreSuiteAlone(t *testing.T) {
-	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
-		s := memory.NewStore()
-		return semeltest.StoreSetup{Store: s, Ledger: memledger.Of(s), Sample: semeltest.Sampled(11)}
+	inBubble(t, func(t testing.TB) []string {
+		return semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+			s := memory.NewStore()
+			return semeltest.StoreSetup{Store: s, Ledger: memledger.Of(s)}
+		})
 	})
 }
 
 func TestQueueSuite(t *testing.T) {
-	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
-		db, clock := openFake()
-		return semeltest.QueueSetup{
-			Queue: db.Queue("orders"), Advance: clock.advance, MaxBody: 30 << 20,
-			Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
-		}
+	inBubble(t, func(t testing.TB) []string {
+		return semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+			db, clock := openFake()
+			return semeltest.QueueSetup{
+				Queue: db.Queue("orders"), Advance: clock.advance, MaxBody: 30 << 20,
+				Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
+			}
+		})
 	})
 }
 
-func TestQueueSuiteRealClock(t *testing.T) {
-	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
-		db := memory.Open(memory.WithVisibility(300 * time.Millisecond))
-		return semeltest.QueueSetup{
-			Queue: db.Queue("orders"), Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
-		}
+func TestQueueSuiteWaits(t *testing.T) {
+	inBubble(t, func(t testing.TB) []string {
+		return semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+			db := memory.Open()
+			return semeltest.QueueSetup{
+				Queue: db.Queue("orders"), Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
+			}
+		})
 	})
 }
 
@@ -102,29 +119,34 @@ func openBatch(fn func(ctx context.Context, add func(string) error, batch []*sem
 }
 
 func TestPairSuite(t *testing.T) {
-	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+	testPair(t, func() semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
-		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: memledger.Of(db.Store()),
-			Tx: txHandler, Batch: batchHandler,
-		}
+		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Ledger: memledger.Of(db.Store()), Tx: txHandler, Batch: batchHandler}
 	})
 }
 
 // TestPairSuiteApart runs queue and store that do not join.
 func TestPairSuiteApart(t *testing.T) {
-	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+	testPair(t, func() semeltest.PairSetup {
 		q, s := memory.NewQueue("orders", memory.WithVisibility(time.Second)), memory.NewStore()
-		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: memledger.Of(s), Tx: txHandler, Batch: batchHandler}
+		return semeltest.PairSetup{Queue: q, Store: s, Ledger: memledger.Of(s), Tx: txHandler, Batch: batchHandler}
 	})
 }
 
 func TestPairSuiteOpen(t *testing.T) {
-	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+	testPair(t, func() semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
-		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: memledger.Of(db.Store()),
-			Tx: openHandler, Batch: openBatch,
-		}
+		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Ledger: memledger.Of(db.Store()), Tx: openHandler, Batch: openBatch}
+	})
+}
+
+func testPair(t *testing.T, open func() semeltest.PairSetup) {
+	t.Helper()
+	inBubble(t, func(t testing.TB) []string {
+		return semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
+			s := open()
+			s.Visibility = time.Second
+			return s
+		})
 	})
 }

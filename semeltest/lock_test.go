@@ -17,16 +17,11 @@ import (
 )
 
 func TestLockSuite(t *testing.T) {
-	semeltest.RunLock(t, func(testing.TB) semeltest.LockSetup {
-		return semeltest.LockSetup{Store: memory.NewStore(), SQL: sql.OpenDB(&guardedRow{})}
-	})
-}
-
-// TestLockSuiteVirtual runs the suite in virtual time, as the planted bugs do.
-func TestLockSuiteVirtual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, f := range semeltest.CheckLock(t, func(testing.TB) semeltest.LockSetup {
-			return semeltest.LockSetup{Store: memory.NewStore()}
+			db := sql.OpenDB(&guardedRow{})
+			t.Cleanup(func() { _ = db.Close() })
+			return semeltest.LockSetup{Store: memory.NewStore(), SQL: db}
 		}) {
 			t.Error(f)
 		}

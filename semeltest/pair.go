@@ -38,15 +38,24 @@ type PairFactory func(t testing.TB) PairSetup
 // RunPair tests a queue and a store together, under the real consumer: every message takes effect once, despite duplicate
 // deliveries, failures, stops and lost responses.
 //
-// A case that fails while the machine stalls is repeated, because the failure proves nothing.
-func RunPair(t *testing.T, open PairFactory) {
-	runTimed(t, pairCases(), open, func(s PairSetup) time.Duration { return standstill(s.Visibility) })
+// A case that fails while the machine stalls is repeated, because the failure proves nothing. With only it runs the cases
+// whose name begins with one of these, for a store that takes several types of effects: [JoinedCases].
+func RunPair(t *testing.T, open PairFactory, only ...string) {
+	t.Helper()
+	runTimed(t, chosen(t, pairCases(), only), open, func(s PairSetup) time.Duration { return standstill(s.Visibility) })
 }
 
 // CheckPair runs the same suite and returns the failures instead of failing t. See [CheckStore].
 func CheckPair(t testing.TB, open PairFactory, only ...string) []string {
 	t.Helper()
 	return checkCases(t, pairCases(), open, only)
+}
+
+// JoinedCases are the cases of RunPair that use PairSetup.Tx or PairSetup.Batch.
+func JoinedCases() []string {
+	return []string{
+		"joined effects", "claimed at the commit", "FM32 claimed", "FM1 claimed", "batches", "FM60 a batch", "FM83 a message", "a wrapper of",
+	}
 }
 
 func pairCases() []suiteCase[PairSetup] {

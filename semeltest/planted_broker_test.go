@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -166,7 +167,9 @@ func TestPlantedBrokerBugs(t *testing.T) {
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup { return b.setup() }, b.in))
+			synctest.Test(t, func(t *testing.T) {
+				caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup { return b.setup() }, b.in))
+			})
 		})
 	}
 }

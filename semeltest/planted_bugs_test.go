@@ -272,6 +272,17 @@ func moreBugs() []bug {
 				return s.store().Claim(ctx, c...)
 			}
 		}},
+		{"an unreadable record hides the others in a list (FM82)", "FM82 a record", func(s *planted) {
+			s.left = func(rs []driver.Record, err error) ([]driver.Record, error) {
+				if err != nil {
+					rs = nil
+				}
+				return rs, err
+			}
+		}},
+		{"an unreadable record is left out silently (FM82)", "FM82 a record", func(s *planted) {
+			s.left = func(rs []driver.Record, _ error) ([]driver.Record, error) { return rs, nil }
+		}},
 		{"a refused row is left out of its message's effects", "commit refuses one row", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				v := append([]driver.Work(nil), w...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -178,12 +179,14 @@ func TestPlantedQueueBugs(t *testing.T) {
 	for _, b := range queueBugs() {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
-				db, clock := openFake()
-				q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
-				b.make(q)
-				return semeltest.QueueSetup{Queue: q, Advance: clock.advance}
-			}, b.in))
+			synctest.Test(t, func(t *testing.T) {
+				caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+					db, clock := openFake()
+					q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
+					b.make(q)
+					return semeltest.QueueSetup{Queue: q, Advance: clock.advance}
+				}, b.in))
+			})
 		})
 	}
 }
@@ -236,25 +239,27 @@ func TestPlantedPairBugs(t *testing.T) {
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
-				db := memory.Open(memory.WithVisibility(time.Second))
-				s := &planted{Store: memory.NewStore(), seen: map[driver.Key]driver.Hold{}}
-				q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
-				if b.store != nil {
-					b.store(s)
-				}
-				if b.queue != nil {
-					b.queue(q)
-				}
-				return semeltest.PairSetup{
-					Queue: q, Store: s, Visibility: time.Second, Ledger: memledger.Of(s.Store),
-					Tx: func(fn func(context.Context, func(string) error, *semel.Attempt) error) semel.Handler {
-						return semel.InTx(func(ctx context.Context, tx *memory.Tx, a *semel.Attempt) error {
-							return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
-						})
-					},
-				}
-			}, b.in))
+			synctest.Test(t, func(t *testing.T) {
+				caught(t, semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
+					db := memory.Open(memory.WithVisibility(time.Second))
+					s := &planted{Store: memory.NewStore(), seen: map[driver.Key]driver.Hold{}}
+					q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
+					if b.store != nil {
+						b.store(s)
+					}
+					if b.queue != nil {
+						b.queue(q)
+					}
+					return semeltest.PairSetup{
+						Queue: q, Store: s, Visibility: time.Second, Ledger: memledger.Of(s.Store),
+						Tx: func(fn func(context.Context, func(string) error, *semel.Attempt) error) semel.Handler {
+							return semel.InTx(func(ctx context.Context, tx *memory.Tx, a *semel.Attempt) error {
+								return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
+							})
+						},
+					}
+				}, b.in))
+			})
 		})
 	}
 }

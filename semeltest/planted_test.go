@@ -49,6 +49,7 @@ type planted struct {
 	grant  func(s *planted, c driver.Claim, g *driver.Grant)
 	sweep  func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error)
 	list   func(s *planted, rs []driver.Record) []driver.Record
+	left   func(rs []driver.Record, err error) ([]driver.Record, error) // of lists that leave out records
 	clock  *clock
 
 	swap    sync.RWMutex // guards Store
@@ -182,7 +183,27 @@ func (s *planted) Records(ctx context.Context, f driver.RecordFilter) ([]driver.
 	if s.list != nil && f.State == driver.Uncertain {
 		rs = s.list(s, rs)
 	}
+	var out driver.LeftOut
+	rs = slices.DeleteFunc(rs, func(r driver.Record) bool {
+		return s.damaged[r.Key] && out.Add(driver.ErrUnreadable) == nil
+	})
+	if err == nil {
+		err = out.Err()
+	}
+	if s.left != nil {
+		return s.left(rs, err)
+	}
 	return rs, err
+}
+
+func (s *planted) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	rs, err := s.Records(ctx, f)
+	for _, r := range rs {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (s *planted) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {

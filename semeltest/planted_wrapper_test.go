@@ -3,6 +3,7 @@ package semeltest_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -81,13 +82,15 @@ func TestPlantedWrapperBugs(t *testing.T) {
 					},
 				}, b.leaks...)
 			}
-			if b.in != "" {
-				caught(t, semeltest.CheckPair(t, open, b.in))
-				return
-			}
-			for _, f := range semeltest.CheckPair(t, open, claims, acks) {
-				t.Errorf("the suite fails right wrappers: %s", f)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				if b.in != "" {
+					caught(t, semeltest.CheckPair(t, open, b.in))
+					return
+				}
+				for _, f := range semeltest.CheckPair(t, open, claims, acks) {
+					t.Errorf("the suite fails right wrappers: %s", f)
+				}
+			})
 		})
 	}
 }

@@ -55,6 +55,10 @@ func Sampled(n int) int {
 // parallel and a sweep covers all records. It registers its own cleanup with t.Cleanup.
 type StoreFactory func(t testing.TB) StoreSetup
 
+// Longer returns d, and twice as much each time a case is repeated because the machine stalled. It is for the visibility
+// timeouts of setups with a real clock.
+func Longer(t testing.TB, d time.Duration) time.Duration { return flake.Longer(t, d) }
+
 // QueueSetup is a queue under test.
 type QueueSetup struct {
 	Queue driver.Queue
@@ -62,8 +66,8 @@ type QueueSetup struct {
 	Send func(ctx context.Context, m ...driver.Message) error
 	// Advance moves the queue's clock, as in StoreSetup.
 	Advance func(d time.Duration)
-	// Visibility is how long the queue keeps a delivery from others. With a real clock choose about a second: the suite
-	// waits for it several times. Defaults to the Visible of the first delivery.
+	// Visibility is how long the queue keeps a delivery from others. With a real clock choose about a second, by [Longer]:
+	// the suite waits for it several times. Defaults to the Visible of the first delivery.
 	Visibility time.Duration
 	// MaxBody is the largest body in bytes that the queue takes; the suite sends one (30 MiB at most). Defaults to
 	// 256 KiB.
@@ -176,22 +180,25 @@ func standstill(visibility time.Duration) time.Duration {
 	return visibility / 5
 }
 
+// chosen returns the cases whose name begins with one of the prefixes, or all. A prefix without a case fails t.
+func chosen[S any](t testing.TB, cases []suiteCase[S], only []string) []suiteCase[S] {
+	t.Helper()
+	for _, prefix := range only {
+		if !slices.ContainsFunc(cases, func(c suiteCase[S]) bool { return strings.HasPrefix(c.name, prefix) }) {
+			t.Fatalf("the suite has no case %q", prefix)
+		}
+	}
+	return slices.DeleteFunc(cases, func(c suiteCase[S]) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, func(prefix string) bool { return strings.HasPrefix(c.name, prefix) })
+	})
+}
+
 // checkCases runs the cases one after the other and collects their failures instead of failing t. With only it runs the
 // cases whose name begins with one of these; a prefix without a case fails t.
 func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.TB) S, only []string) []string {
 	t.Helper()
-	if len(only) > 0 {
-		for _, prefix := range only {
-			if !slices.ContainsFunc(cases, func(c suiteCase[S]) bool { return strings.HasPrefix(c.name, prefix) }) {
-				t.Fatalf("the suite has no case %q", prefix)
-			}
-		}
-		cases = slices.DeleteFunc(cases, func(c suiteCase[S]) bool {
-			return !slices.ContainsFunc(only, func(prefix string) bool { return strings.HasPrefix(c.name, prefix) })
-		})
-	}
 	var all []string
-	for _, c := range cases {
+	for _, c := range chosen(t, cases, only) {
 		r := &recorder{TB: t, name: c.name}
 		done := make(chan struct{})
 		go func() { // Fatal ends the goroutine

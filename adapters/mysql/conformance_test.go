@@ -39,7 +39,7 @@ func TestStoreSuiteServerClock(t *testing.T) {
 func TestQueueSuite(t *testing.T) {
 	t.Parallel()
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		o := Options{Visibility: time.Second}
+		o := Options{Visibility: semeltest.Longer(t, time.Second)}
 		address := mysqltest.Database(t, server.Shared(t, "mysql"))
 		return semeltest.QueueSetup{
 			Queue: openURL(t, address, o).Queue("orders"), Visibility: o.Visibility, MaxBody: 4 << 20,
@@ -50,11 +50,12 @@ func TestQueueSuite(t *testing.T) {
 
 type addFunc = func(ctx context.Context, add func(string) error, a *semel.Attempt) error
 
-func pairWith(t *testing.T, handler func(addFunc) semel.Handler) {
+func pairWith(t *testing.T, handler func(addFunc) semel.Handler, only ...string) {
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		db := openFor(t, Options{Visibility: 2 * time.Second, MaxConns: 8})
-		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db), Tx: handler}
-	})
+		visible := semeltest.Longer(t, 2*time.Second)
+		db := openFor(t, Options{Visibility: visible, MaxConns: 8})
+		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Visibility: visible, Ledger: ledger(db), Tx: handler}
+	}, only...)
 }
 
 const addToLedger = "INSERT INTO ledger (id) VALUES (?)"
@@ -75,5 +76,5 @@ func TestPairSuiteOpen(t *testing.T) {
 		return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { _, err := tx.ExecContext(ctx, addToLedger, id); return err }, a)
 		})
-	})
+	}, semeltest.JoinedCases()...)
 }

@@ -48,11 +48,12 @@ func TestStoreSuiteBare(t *testing.T) {
 
 type addFunc = func(ctx context.Context, add func(string) error, a *semel.Attempt) error
 
-func pairWith(t *testing.T, handler func(addFunc) semel.Handler) {
+func pairWith(t *testing.T, handler func(addFunc) semel.Handler, only ...string) {
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		db := openFor(t, Options{Visibility: 2 * time.Second, MaxConns: 8})
-		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db), Tx: handler}
-	})
+		visible := semeltest.Longer(t, 2*time.Second)
+		db := openFor(t, Options{Visibility: visible, MaxConns: 8})
+		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Visibility: visible, Ledger: ledger(db), Tx: handler}
+	}, only...)
 }
 
 const addToLedger = "INSERT INTO ledger (id) SELECT $1::text" // not a row, which goes together with others
@@ -73,7 +74,7 @@ func TestPairSuiteOpen(t *testing.T) {
 		return semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { _, err := tx.Exec(ctx, addToLedger, id); return err }, a)
 		})
-	})
+	}, semeltest.JoinedCases()...)
 }
 
 func TestPairSuiteOpenSQL(t *testing.T) {
@@ -82,5 +83,5 @@ func TestPairSuiteOpenSQL(t *testing.T) {
 		return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { _, err := tx.ExecContext(ctx, addToLedger, id); return err }, a)
 		})
-	})
+	}, semeltest.JoinedCases()...)
 }

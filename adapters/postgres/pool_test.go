@@ -46,17 +46,18 @@ func openPool(t testing.TB, pool *pgxpool.Pool, o Options) *DB {
 func TestPairSuiteOnPool(t *testing.T) {
 	t.Parallel()
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		db := openPool(t, poolFor(t, schemaURL(t)+"&default_query_exec_mode=exec", nil), Options{Visibility: 2 * time.Second})
+		visible := semeltest.Longer(t, 2*time.Second)
+		db := openPool(t, poolFor(t, schemaURL(t)+"&default_query_exec_mode=exec", nil), Options{Visibility: visible})
 		execSQL(t, db, "CREATE TABLE IF NOT EXISTS ledger (id TEXT)")
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db),
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: visible, Ledger: ledger(db),
 			Tx: func(fn addFunc) semel.Handler {
 				return semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
 					return fn(ctx, func(id string) error { _, err := tx.Exec(ctx, addToLedger, id); return err }, a)
 				})
 			},
 		}
-	})
+	}, semeltest.JoinedCases()...)
 }
 
 // TestFM44_HistoryOnPool: connections of the program's pool reveal another server at their first use by semel, of each DB

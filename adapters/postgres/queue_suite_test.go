@@ -28,7 +28,7 @@ func TestQueueSuiteBare(t *testing.T) {
 }
 
 func queueSetup(t testing.TB, u string, o Options) semeltest.QueueSetup {
-	o.Visibility = 500 * time.Millisecond
+	o.Visibility = semeltest.Longer(t, 500*time.Millisecond)
 	return semeltest.QueueSetup{
 		Queue: openURL(t, u, o).Queue("orders"), Visibility: o.Visibility,
 		Restart: func(t testing.TB) driver.Queue { return openURL(t, u, o).Queue("orders") },

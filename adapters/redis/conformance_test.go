@@ -64,8 +64,8 @@ func TestStoreSuiteShards(t *testing.T) {
 func TestPairSuiteJoined(t *testing.T) {
 	c := shared(t)
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		s := openFor(t, c, Options{})
-		return semeltest.PairSetup{Queue: queueOf(t, s, 2*time.Second), Store: s, Visibility: 2 * time.Second}
+		s, visible := openFor(t, c, Options{}), semeltest.Longer(t, 2*time.Second)
+		return semeltest.PairSetup{Queue: queueOf(t, s, visible), Store: s, Visibility: visible}
 	})
 }
 
@@ -81,7 +81,8 @@ func TestS1_45_PairSuiteOnValkey(t *testing.T) {
 func testPair(t *testing.T, client func(t testing.TB) *goredis.Client) {
 	c := client(t)
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		q := memory.NewQueue("orders", memory.WithVisibility(2*time.Second))
-		return semeltest.PairSetup{Queue: q, Store: openFor(t, c, Options{})}
+		visible := semeltest.Longer(t, 2*time.Second)
+		q := memory.NewQueue("orders", memory.WithVisibility(visible))
+		return semeltest.PairSetup{Queue: q, Store: openFor(t, c, Options{}), Visibility: visible}
 	})
 }

@@ -54,9 +54,10 @@ func TestS1_45_QueueSuiteOnValkey(t *testing.T) { testQueue(t, "valkey") }
 func testQueue(t *testing.T, kind string) {
 	url := server.Shared(t, kind)
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		q := queueOf(t, openFor(t, connect(t, url), Options{}), time.Second)
+		visible := semeltest.Longer(t, time.Second)
+		q := queueOf(t, openFor(t, connect(t, url), Options{}), visible)
 		return semeltest.QueueSetup{
-			Queue: q, Visibility: time.Second, MaxBody: 4 << 20,
+			Queue: q, Visibility: visible, MaxBody: 4 << 20,
 			Restart: func(t testing.TB) driver.Queue { return another(t, connect(t, url), q) },
 		}
 	})

@@ -118,7 +118,7 @@ func TestQueueSuiteRealClock(t *testing.T) {
 		t.Skip("-short runs the suites once, in virtual time")
 	}
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		o := Options{Visibility: 500 * time.Millisecond}
+		o := Options{Visibility: semeltest.Longer(t, 500*time.Millisecond)}
 		db := openFor(t, o)
 		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: o.Visibility, Restart: again(db, o)}
 	})
@@ -131,9 +131,10 @@ func again(db *DB, o Options) func(testing.TB) driver.Queue {
 
 func TestPairSuite(t *testing.T) {
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		db := openFor(t, Options{Visibility: 2 * time.Second})
+		visible := semeltest.Longer(t, 2*time.Second)
+		db := openFor(t, Options{Visibility: visible})
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db),
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: visible, Ledger: ledger(db),
 			Tx: func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
 				return semel.InTx(func(ctx context.Context, e *semel.Statements, a *semel.Attempt) error {
 					return fn(ctx, func(id string) error { e.Exec("INSERT INTO ledger (id) VALUES (?)", id); return nil }, a)
@@ -151,9 +152,10 @@ func TestPairSuite(t *testing.T) {
 // TestPairSuiteOpen runs the handlers in open transactions (modes B and C).
 func TestPairSuiteOpen(t *testing.T) {
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-		db := openFor(t, Options{Visibility: 2 * time.Second})
+		visible := semeltest.Longer(t, 2*time.Second)
+		db := openFor(t, Options{Visibility: visible})
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db),
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: visible, Ledger: ledger(db),
 			Tx: func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
 				return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 					return fn(ctx, func(id string) error {
@@ -171,5 +173,5 @@ func TestPairSuiteOpen(t *testing.T) {
 				})
 			},
 		}
-	})
+	}, semeltest.JoinedCases()...)
 }

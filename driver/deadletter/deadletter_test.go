@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -81,21 +82,21 @@ func (b *box) DeleteDeadLetter(ctx context.Context, id string) error {
 	return b.DeadLetterQueue.DeleteDeadLetter(ctx, id)
 }
 
-func TestQueueSuite(t *testing.T) {
-	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
-		db := memory.Open(memory.WithVisibility(time.Second))
-		another := func(testing.TB) driver.Queue {
+// TestSuites runs the suites of queues and pairs in virtual time.
+func TestSuites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := func(db *memory.DB) driver.Queue {
 			return With(newBare(db.Queue("orders")), db.Queue("orders, dead letters"))
 		}
-		return semeltest.QueueSetup{Queue: another(t), Restart: another}
-	})
-}
-
-func TestPairSuite(t *testing.T) {
-	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
-		db := memory.Open(memory.WithVisibility(time.Second))
-		return semeltest.PairSetup{
-			Queue: With(newBare(db.Queue("orders")), db.Queue("orders, dead letters")), Store: db.Store(), Visibility: time.Second,
+		failures := semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+			db := memory.Open(memory.WithVisibility(time.Second))
+			return semeltest.QueueSetup{Queue: open(db), Restart: func(testing.TB) driver.Queue { return open(db) }}
+		})
+		for _, failure := range append(failures, semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
+			db := memory.Open(memory.WithVisibility(time.Second))
+			return semeltest.PairSetup{Queue: open(db), Store: db.Store(), Visibility: time.Second}
+		})...) {
+			t.Error(failure)
 		}
 	})
 }

@@ -1,7 +1,8 @@
 // Package flake runs tests that need a machine which keeps going. A case that receives a message, and expects that no one
 // else gets it within half a second, fails on a machine that stands still for that long; nothing is wrong then with what
 // is tested. So such a case is repeated when it failed while the machine stood still. A case that fails on a machine
-// that went on has failed; and a mistake fails every time.
+// that went on has failed; and a mistake fails every time. A slow machine does not get faster: [Longer] gives each
+// repetition twice the time.
 package flake
 
 import (
@@ -22,7 +23,7 @@ const tries = 6
 func Run(t *testing.T, f func(t testing.TB)) {
 	t.Helper()
 	for try := 1; ; try++ {
-		r := record(t, f)
+		r := record(t, try, f)
 		if !r.counts() && try < tries {
 			t.Logf("try %d: something stood still for %v, so this does not count: %s", try, r.worst, r.failures[0])
 			continue
@@ -48,10 +49,19 @@ func Note(t testing.TB, late time.Duration) {
 	}
 }
 
+// Longer returns d in the first try of a case that runs in [Run], and twice as much in each further one.
+func Longer(t testing.TB, d time.Duration) time.Duration {
+	if r, ok := t.(*recorder); ok {
+		return d << (r.try - 1)
+	}
+	return d
+}
+
 // recorder is a testing.TB that keeps failures, clean-ups and the skip to itself.
 type recorder struct {
 	testing.TB
 	ctx context.Context
+	try int // from 1
 
 	mu       sync.Mutex
 	failures []string
@@ -65,9 +75,9 @@ type recorder struct {
 const beat = 10 * time.Millisecond
 
 // record runs f to its end, and watches the machine meanwhile.
-func record(t *testing.T, f func(t testing.TB)) *recorder {
+func record(t *testing.T, try int, f func(t testing.TB)) *recorder {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &recorder{TB: t, ctx: ctx}
+	r := &recorder{TB: t, ctx: ctx, try: try}
 	ended, done := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(ended) })

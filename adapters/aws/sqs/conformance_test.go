@@ -75,9 +75,9 @@ func TestQueueSuite(t *testing.T) {
 func TestQueueSuiteRealClock(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
-		const visible = 4 * time.Second
 		waiting(t, s, "orders")
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
+			s, visible := s, semeltest.Longer(t, 4*time.Second)
 			s.o.Visibility, s.o.grace, s.o.deadLetterShort = visible, time.Millisecond, true // a look at dead letters takes a second else
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
@@ -93,11 +93,12 @@ func TestPairSuite(t *testing.T) {
 	kinds(t, func(t *testing.T, s setup) {
 		waiting(t, s, "orders", "orders.fifo")
 		semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+			s := s
 			// With a redrive policy the engine finally defers duplicates of a busy key for minutes.
-			s.o.Visibility, s.create.MaxReceive = 2*time.Second, -1
+			s.o.Visibility, s.create.MaxReceive = semeltest.Longer(t, 2*time.Second), -1
 			s.o.DeadLetterQueue = strings.Replace("orders-dead.fifo", ".fifo", strings.TrimPrefix(s.name, "orders"), 1)
 			b := newBench(t, s)
-			return semeltest.PairSetup{Queue: newResent(b.q), Store: memory.NewStore()}
+			return semeltest.PairSetup{Queue: newResent(b.q), Store: memory.NewStore(), Visibility: s.o.Visibility}
 		})
 	})
 }

@@ -32,11 +32,12 @@ func TestQueueSuiteMoto(t *testing.T) {
 		if _, err := Create(t.Context(), client, name, CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		visible := semeltest.Longer(t, 3*time.Second)
 		another := func(t testing.TB) driver.Queue {
-			o := Options{Visibility: 3 * time.Second, Wait: time.Second, deadLetterShort: true}
+			o := Options{Visibility: visible, Wait: time.Second, deadLetterShort: true}
 			return &oneReceive{reopen(t, client, name, o), make(chan struct{}, 1)}
 		}
-		return semeltest.QueueSetup{Queue: another(t), Visibility: 3 * time.Second, MaxBody: 128 << 10, Restart: another}
+		return semeltest.QueueSetup{Queue: another(t), Visibility: visible, MaxBody: 128 << 10, Restart: another}
 	})
 }
 

@@ -36,6 +36,7 @@ func TestPairSuite(t *testing.T) {
 // openPair opens a queue without a redrive policy, with which the engine would defer duplicates for minutes.
 func openPair(t testing.TB, queue, dead string) semeltest.PairSetup {
 	t.Helper()
+	visible := semeltest.Longer(t, 2*time.Second)
 	s, d := fakesqs.New(fakesqs.Options{}), fakedynamodb.New(fakedynamodb.Options{})
 	for _, name := range []string{queue, dead} {
 		if _, err := s.CreateQueue(name, nil); err != nil {
@@ -47,7 +48,7 @@ func openPair(t testing.TB, queue, dead string) semeltest.PairSetup {
 		t.Fatal(err)
 	}
 	q, err := sqs.Open(t.Context(), awssqs.NewFromConfig(awstest.Config(s)), queue, sqs.Options{
-		Visibility: 2 * time.Second, Wait: time.Second, DeadLetterQueue: dead, Ungrouped: true,
+		Visibility: visible, Wait: time.Second, DeadLetterQueue: dead, Ungrouped: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func openPair(t testing.TB, queue, dead string) semeltest.PairSetup {
 		t.Fatal(err)
 	}
 	return semeltest.PairSetup{
-		Queue: q, Store: store, Ledger: ledgerOf(d),
+		Queue: q, Store: store, Visibility: visible, Ledger: ledgerOf(d),
 		Tx: func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
 			return semel.InTx(func(ctx context.Context, tx *dynamodb.Writes, a *semel.Attempt) error {
 				return fn(ctx, func(id string) error { addEffect(tx, id); return nil }, a)

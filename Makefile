@@ -18,8 +18,9 @@ SHELL := bash
 GO ?= go
 # Arguments for every `go test`, e.g. make test TESTFLAGS='-run FM51 -v'.
 TESTFLAGS ?=
-# Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
-ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# Packages of the workspace that are tested at once; beside them runs one of the modules outside. More do not end sooner:
+# their workers lose leases to each other, and do again what others did.
+ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 # They run with -vet=off: golangci-lint has the vet checks, and test-quick runs go vet.
 # Packages that take longest are tested first: at the end nothing would be beside them.
 LONGEST := ./cmd/semel ./cmd/semel/internal/lab/... ./adapters/sqlite ./adapters/postgres
@@ -62,24 +63,24 @@ test: ## All tests, in shuffled order: the workspace and, at the same time, the 
 
 .PHONY: test-work
 test-work:
-	@$(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) $(LONGEST) work
+	@$(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 60m $(TESTFLAGS) $(LONGEST) work
 
 .PHONY: test-outside
 test-outside:
 	@export GOWORK=off; for dir in $(OUTSIDE) tools; do \
-		(cd $$dir; $(GO) test -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
+		(cd $$dir; $(GO) test -vet=off -p 1 -shuffle=on -timeout 60m $(TESTFLAGS) ./...); \
 	done
 
 .PHONY: nightly
 nightly: ## make test at full length (every cell, every scenario on every place), the simulator, the long measures
-	SEMEL_NIGHTLY=1 $(MAKE) test TESTFLAGS='-timeout 60m $(TESTFLAGS)'
+	SEMEL_NIGHTLY=1 $(MAKE) test
 	$(GO) run ./cmd/semel verify --seeds 1000000
 	$(MAKE) bench-long
 
 # A simulated world has one goroutine, and is fifteen times as slow under the race detector: a few seeds do.
 .PHONY: race
 race: ## The tests of the core under the race detector (needs a C compiler)
-	SEMEL_SIM_SEEDS=500 CGO_ENABLED=1 $(GO) test -race -short -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+	SEMEL_SIM_SEEDS=500 CGO_ENABLED=1 $(GO) test -race -short -p $(ATONCE) -shuffle=on -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target of the core for FUZZTIME (10s) each

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ type cloud struct {
 }
 
 // waitLimit bounds every wait. Nothing else in these tests depends on how fast the machine is.
-const waitLimit = 2 * time.Minute
+const waitLimit = 10 * time.Minute
 
 // The names of the places. The effects' table counts how often each effect key took effect.
 const (
@@ -227,6 +228,13 @@ func (c *cloud) until(what string, ok func() bool) {
 			c.Fatalf("waited %v for %s\n%s", waitLimit, what, c.dump())
 		}
 	}
+}
+
+// records are the items of the table of records that are no reports of workers.
+func (c *cloud) records() []fakedynamodb.Item { return withoutReports(c.dynamo.Items(records)) }
+
+func withoutReports(all []fakedynamodb.Item) []fakedynamodb.Item {
+	return slices.DeleteFunc(all, func(i fakedynamodb.Item) bool { return i["report"] != nil })
 }
 
 // dump shows the state of everything, for a failure's log.

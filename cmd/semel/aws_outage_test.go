@@ -54,7 +54,7 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 		slow = append(slow, fmt.Sprintf(`{"id":"slow-%d","sleep":2}`, i))
 	}
 	c.send(slow...)
-	c.until("all to be claimed", func() bool { return len(c.dynamo.Items(records)) >= sent+len(slow) })
+	c.until("all to be claimed", func() bool { return len(c.records()) >= sent+len(slow) })
 	c.fail(func(operation, _ string) bool { return !ofQueues(operation) })
 	c.until("both workers to pause", func() bool {
 		if visible, _, _ := c.sqs.Count(queue); visible == 0 {
@@ -86,7 +86,7 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	if deadLetters := c.reasons(); len(deadLetters) > 0 {
 		c.Errorf("dead letters %q", deadLetters)
 	}
-	for _, item := range c.dynamo.Items(records) {
+	for _, item := range c.records() {
 		if n, ok := item["failures"]["N"]; ok && n != "0" {
 			c.Errorf("an attempt was spent: %v", item)
 		}

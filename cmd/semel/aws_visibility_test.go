@@ -107,7 +107,7 @@ func TestS0_23_ALeaseThatIsLostCancelsTheRun(t *testing.T) {
 	c := newCloud(t, 1000)
 	c.send(`{"id":"long-job","sleep":4}`)
 	first := c.start("cut", "ledger="+c.ledger)
-	c.until("the first run", func() bool { return len(c.dynamo.Items(records)) > 0 })
+	c.until("the first run", func() bool { return len(c.records()) > 0 })
 	c.fail(func(_, worker string) bool { return worker == "cut" })
 	got := c.work(1, "ledger="+c.ledger, nil)
 	c.fail(nil)

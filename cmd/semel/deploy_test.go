@@ -340,7 +340,7 @@ func TestDeployPaths(t *testing.T) {
 // eventualStatus is the status of a response. It waits for the server to listen.
 func eventualStatus(t *testing.T, url string) int {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -18,7 +17,7 @@ import (
 func TestScriptsKafka(t *testing.T) {
 	c := kafkatest.Start(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "shop", "s3cret"))
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/kafka", Cmds: commands(), RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/kafka", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			url := "kafka://shop@" + strings.Join(c.ListenAddrs(), ",")
 			topic := "orders-" + strings.ReplaceAll(e.WorkDir[strings.LastIndexByte(e.WorkDir, '/')+1:], ".", "-")

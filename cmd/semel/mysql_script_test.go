@@ -4,7 +4,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -17,7 +16,7 @@ import (
 func TestScriptsMySQL(t *testing.T) {
 	shared := server.Shared(t, "mysql")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/mysql", Cmds: commands(), RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/mysql", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			db := mysqltest.Database(e.T().(testing.TB), shared)
 			admin, err := mysqltest.Connect(db)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -21,7 +20,7 @@ import (
 func TestScriptsNATS(t *testing.T) {
 	shared := server.Shared(t, "nats")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/nats", Cmds: commands(), RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/nats", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			stream := fmt.Sprintf("SEMEL_SCRIPT_%d_%s", os.Getpid(), strings.ReplaceAll(e.WorkDir[strings.LastIndexByte(e.WorkDir, '/')+1:], ".", "_"))
 			e.Setenv("NATS", shared)

@@ -41,7 +41,7 @@ func TestScriptsPostgres(t *testing.T) {
 	cmds["server"], cmds["pooler"], cmds["document"] = runServer, runPooler, document
 	cmds["hold"], cmds["release"] = hold, release
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/postgres", Cmds: cmds, RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/postgres", Cmds: cmds, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			created, drop, err := server.CreateDatabase(context.Background(), shared)
 			if err != nil {
@@ -187,7 +187,7 @@ func runPooler(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	o.pooler, err = process.Start(cmd)
 	ts.Check(err)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = c.Close()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,7 +22,7 @@ import (
 func TestScriptsRabbitMQ(t *testing.T) {
 	shared := server.Shared(t, "rabbitmq")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/rabbitmq", Cmds: commands(), RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/rabbitmq", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			name := fmt.Sprintf("semel-script-%d-%s", os.Getpid(), e.WorkDir[strings.LastIndexByte(e.WorkDir, '/')+1:])
 			e.Setenv("RABBITMQ", shared)

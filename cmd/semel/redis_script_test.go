@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -23,7 +22,7 @@ import (
 func TestScriptsRedis(t *testing.T) {
 	shared := server.Shared(t, "redis")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/redis", Cmds: commands(), RequireUniqueNames: true, Deadline: time.Now().Add(10 * time.Minute),
+		Dir: "testdata/redis", Cmds: commands(), RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			name := e.WorkDir[strings.LastIndexByte(e.WorkDir, '/')+1:]
 			url := fmt.Sprintf("%s?prefix=script-%d-%s", shared, os.Getpid(), name)

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,10 +26,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__") {
 		main()
 		return
-	}
-	// The scripts wait for leases and processes most of the time.
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"semel": main})
 }
@@ -104,7 +98,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	path := ts.MkAbs(args[0])
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(path)
 		if err == nil && re.Match(b) {
 			return

@@ -62,7 +62,7 @@ type frame struct {
 }
 
 // wait bounds every call: a browser on a busy machine is slow, a browser that does not respond is broken.
-const wait = 3 * time.Minute
+const wait = 10 * time.Minute
 
 // Start starts the browser at path, with an empty profile. Close ends it.
 func Start(path string) (*Chromium, error) {

@@ -30,7 +30,7 @@ func TestConsole(t *testing.T) {
 	if !semeltest.Nightly() {
 		t.Skip("it runs in make nightly")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	queue := "sqlite:" + filepath.Join(t.TempDir(), "shop.db") + "?queue=orders"
 	command(ctx, t, "", "queue", "create", "--queue", queue)
@@ -63,7 +63,7 @@ func TestConsole(t *testing.T) {
 	step := func(name, click, until string) {
 		t.Helper()
 		eval[any](t, p, click+`; null`)
-		if err := p.Until(until, time.Minute); err != nil {
+		if err := p.Until(until, 5*time.Minute); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, eval[string](t, p, `document.body?.innerText ?? "no page"`))
 		}
 		looked(name)

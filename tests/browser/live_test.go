@@ -64,11 +64,11 @@ func TestLive(t *testing.T) {
 	if !semeltest.Nightly() {
 		t.Skip("it runs in make nightly")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	w := watch(t, "happy", "--seed", "1")
 	p := open(t, w.url, looks["wide-light"])
-	const timeout = time.Minute
+	const timeout = 5 * time.Minute
 	until := func(what, expression string) {
 		t.Helper()
 		if err := p.Until(expression, timeout); err != nil {
@@ -155,17 +155,17 @@ func TestS1_36_LiveCompensation(t *testing.T) {
 	if !semeltest.Nightly() {
 		t.Skip("it runs in make nightly")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	w := watch(t, "saga", "--seed", "1", "--guard", "on")
 	p := open(t, w.url, looks["wide-light"])
 	for _, text := range []string{"✗ compensation failed, and will be repeated", "a step is undone"} {
-		if err := p.Until(`document.querySelector("[data-side=on] .log").textContent.includes("`+text+`")`, time.Minute); err != nil {
+		if err := p.Until(`document.querySelector("[data-side=on] .log").textContent.includes("`+text+`")`, 5*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eval[any](t, p, `document.querySelector('[data-do="finish"]').click(); null`)
-	if err := p.Until(`document.querySelector("#state").textContent === "judged"`, time.Minute); err != nil {
+	if err := p.Until(`document.querySelector("#state").textContent === "judged"`, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	w.over(ctx, t)

@@ -28,7 +28,7 @@ import (
 
 var (
 	queue    = flag.String("queue", "", "the queue of TestCampaign (default two that are drawn; in nightly runs each)")
-	messages = flag.Int("messages", 6000, "messages of TestCampaign, duplicates included")
+	messages = flag.Int("messages", 4000, "messages of TestCampaign, duplicates included")
 	kills    = flag.Int("kills", 6, "workers that it kills with SIGKILL")
 	freezes  = flag.Int("freezes", 1, "workers that it stops with SIGSTOP for longer than their leases")
 	restarts = flag.Int("restarts", 2, "restarts of the servers: stops and kills in turn")
@@ -47,7 +47,7 @@ const (
 	duplicates = 0.2 // share of the messages
 	sendBatch  = 500 // messages of one Send
 	// stuck is how long a campaign waits without progress before it gives up.
-	stuck = 2 * time.Minute
+	stuck = 5 * time.Minute
 )
 
 // campaign is one run.
@@ -97,7 +97,7 @@ func TestCampaign(t *testing.T) {
 func everyFault(t *testing.T, p place) {
 	c := &campaign{
 		T: t, seed: *seed, messages: *messages, kills: *kills, freezes: *freezes, restarts: *restarts, backlog: min(10_000, *messages/5),
-		place: p, modes: p.modes, visibility: cmp.Or(*visible, p.visible, 2*time.Second),
+		place: p, modes: p.modes, visibility: cmp.Or(*visible, p.visible, 5*time.Second),
 	}
 	v := c.run()
 	if !v.Held() || len(c.problems) > 0 {

@@ -16,7 +16,7 @@ type place struct {
 	// servers are those of the ledger and of the queue; one if it is the same. needs are their names for server.Need.
 	servers []starter
 	needs   []string
-	visible time.Duration // how long a worker owns a message; 0: 2 s
+	visible time.Duration // how long a worker owns a message; 0: 5 s
 	// steady: the server of the ledger stays up. Where effects are written by themselves a handler would have to write one again
 	// whose outcome is unknown: a doubt that no record counts.
 	steady bool

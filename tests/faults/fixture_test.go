@@ -6,14 +6,11 @@ package faults
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"net/url"
 	"os"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,19 +23,14 @@ import (
 
 func TestMain(m *testing.M) {
 	crew.MainIfWorker()
-	flag.Parse()
-	// The cases wait for leases and restarts most of the time.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
 	os.Exit(m.Run())
 }
 
 // visibility is how long a worker owns what it received. Its leases are nine tenths of it.
-const visibility = 1500 * time.Millisecond
+const visibility = 3 * time.Second
 
 // timeout bounds every wait.
-const timeout = 4 * time.Minute
+const timeout = 10 * time.Minute
 
 // fixture is one case in one mode: a database of its own, messages, workers.
 type fixture struct {

@@ -104,7 +104,7 @@ func TestServerTimeouts(t *testing.T) {
 		role := r.name() + "_worker"
 		r.sql("CREATE ROLE " + role + " LOGIN SUPERUSER")
 		for _, s := range []string{
-			"statement_timeout = '150ms'", "idle_in_transaction_session_timeout = '100ms'", "idle_session_timeout = '150ms'",
+			"statement_timeout = '500ms'", "idle_in_transaction_session_timeout = '300ms'", "idle_session_timeout = '500ms'",
 		} {
 			r.sql("ALTER ROLE " + role + " SET " + s)
 		}
@@ -116,7 +116,7 @@ func TestServerTimeouts(t *testing.T) {
 		for i := range 3 {
 			r.send(300)
 			r.done(100 * (i + 1))
-			r.hold(400*time.Millisecond, "LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+			r.hold(time.Second, "LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
 		}
 		r.until("all idle sessions are ended", func() bool {
 			return r.count(`SELECT count(*) FROM semel_message`) == 0 &&

@@ -68,7 +68,7 @@ var fetch = sync.OnceValues(func() (tarball []byte, err error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", npmPackage)
 	var errs bytes.Buffer

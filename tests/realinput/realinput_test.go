@@ -98,7 +98,7 @@ func (s *fixture) run(args ...string) []byte {
 // work lets three workers empty the queue; the first is killed when a fifth of the effects are there.
 func (s *fixture) work(handler string, effects func() int, extra ...string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	var workers []*worker
 	for range 3 {
@@ -124,7 +124,7 @@ func (s *fixture) start(ctx context.Context, handler string, extra ...string) *w
 	name := filepath.Join(s.dir, fmt.Sprintf("%d", s.workers))
 	s.workers++
 	args := append([]string{"work", "--queue", s.queue, "--store", s.store, "--key", "body", "--exec", handler, "--until-empty",
-		"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json", "--events", name + ".events"}, extra...)
+		"--visibility", "4s", "--max-attempts", "1000", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json", "--events", name + ".events"}, extra...)
 	w := &worker{log: process.Output{Keep: 4000}}
 	cmd := exec.CommandContext(ctx, s.semel, args...)
 	cmd.Stderr = &w.log

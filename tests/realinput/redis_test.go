@@ -33,7 +33,7 @@ func created(t *testing.T, url string) func(dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(semel, "queue", "create", "--queue", url, "--default-visibility", "2s").CombinedOutput(); err != nil {
+	if out, err := exec.Command(semel, "queue", "create", "--queue", url, "--default-visibility", "4s").CombinedOutput(); err != nil {
 		t.Fatalf("make the queue: %v: %s", err, out)
 	}
 	return func(string) string { return url }
@@ -48,7 +48,7 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 			redis := server.Own(t, "redis", nil)
 			store := redis.URL() + "?prefix=hooks"
 			s := newFixtureOn(t, lines, queue(t, store), store)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 			defer cancel()
 			h := s.keyed()
 			first, second, third := s.start(ctx, h), s.start(ctx, h), s.start(ctx, h)

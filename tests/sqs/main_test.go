@@ -81,7 +81,7 @@ func (e *endpoint) end(s syscall.Signal) error {
 	select {
 	case <-e.Done():
 		return e.Wait()
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		e.Fatalf("it goes on after %s", s)
 		return nil
 	}
@@ -100,7 +100,7 @@ func (e *endpoint) environment() []string {
 // client runs a program that must end well, and returns what it wrote to stdout.
 func (e *endpoint) client(dir, name string, args ...string) []byte {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(e.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, e.environment()
@@ -165,7 +165,7 @@ func install() error {
 	if err := os.CopyFS(modules, sub); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = modules

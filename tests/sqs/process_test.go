@@ -251,7 +251,7 @@ func TestASecondServerTakesTheFile(t *testing.T) {
 			t.Errorf("it ends with %v, want exit status 1", first.State())
 		}
 		contains(t, first.errs.String(), "another semel sqs was started on this file")
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the first server goes on")
 	}
 	if status, text := second.call("SendMessage", message(second)); status != http.StatusOK {

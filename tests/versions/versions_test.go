@@ -214,7 +214,7 @@ func (r *fixture) applied() []string {
 
 func (r *fixture) until(what string, ok func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(15 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.Fatalf("waited for %s; applied %v", what, r.applied())
 		}

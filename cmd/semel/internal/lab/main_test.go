@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -29,11 +27,6 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	// Scenarios mostly wait: three at once do not keep two processors busy.
-	flag.Parse()
-	if runtime.GOMAXPROCS(0) < 3 {
-		_ = flag.Set("test.parallel", "3")
-	}
 	os.Exit(m.Run())
 }
 
@@ -45,7 +38,7 @@ func demo(t *testing.T, o DemoOptions) (verdict.Verdict, error) {
 		t.Fatal(err)
 	}
 	o.Command, o.Env = []string{exe}, []string{workerEnv + "=1"}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	return RunDemo(ctx, o, func(line string) { t.Log(line) })
 }

@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,7 @@ func run(t *testing.T, o attack.Options) (attack.Report, map[string]verify.Verdi
 	if o.Key == "" {
 		o.Key = "json:/order_id"
 	}
-	o.Lease = 5 * time.Second // workers on a slow machine keep it
+	o.Lease, o.Timeout = 5*time.Second, cmp.Or(o.Timeout, time.Minute) // workers on a slow machine keep both
 	rep, err := attack.Run(t.Context(), o, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package attack
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -104,13 +106,24 @@ func TestServiceHolds(t *testing.T) {
 	s := newService(t)
 	c := s.open("held", nil)
 	s.plan(c, fault{at: 1, hold: true}, fault{at: 2, hold: true})
-	impatient := &http.Client{Timeout: 50 * time.Millisecond, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := impatient.Post(s.url, "text/plain", nil)
-	if err == nil {
-		_ = res.Body.Close()
-		t.Fatal("got a response although it was held")
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	impatient, left := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, make(chan error)
+	go func() {
+		res, err := impatient.Do(req)
+		if err == nil {
+			err = res.Body.Close()
+		}
+		left <- err
+	}()
 	<-c.struck
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v although the request was held", err)
+	}
 	for !s.got(c)[0].gone {
 		time.Sleep(time.Millisecond) // the pause between two looks
 	}

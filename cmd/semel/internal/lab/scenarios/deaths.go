@@ -27,7 +27,6 @@ func deaths() []plan.Scenario {
 		{Do: plan.Kill, Step: plan.AfterEffect, Count: 3},
 		{Do: plan.Kill, Step: plan.AfterReceive, Count: 3},
 	}
-	crashy.Workers.MaxAttempts = 20
 	crashy = versus(crashy, plan.CheckLast, plan.Semel)
 	crashy = expect(crashy, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 3), plan.Exactly("kills", 6))
 	crashy = expect(crashy, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0), plan.Exactly("kills", 6))

@@ -44,7 +44,6 @@ func identities() []plan.Scenario {
 	start.Hint = "Claim the key, then start under a name made from it: the service recognizes the second start."
 	start.Load.Orders, start.Load.PerKey, start.Load.Retries = 10, 2, 4
 	start.Wire.LoseEffect = 0.3
-	start.Workers.MaxAttempts = 20
 	start.Workers.Visibility = 500 * time.Millisecond
 	start = versus(start, plan.Plain, plan.SemelKeyed)
 	start = expect(start, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 10))
@@ -54,7 +53,6 @@ func identities() []plan.Scenario {
 	response.Asks = "The call failed. May I repeat it?"
 	response.Hint = "Only under the same idempotency key: the service then recognizes the second call."
 	response.Wire.LoseEffect = 0.2
-	response.Workers.MaxAttempts = 20
 	response.Workers.Visibility = 500 * time.Millisecond
 	response = versus(response, plan.CheckLast, plan.SemelKeyed)
 	response = expect(response, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))

@@ -40,6 +40,7 @@ func base(name, title string) plan.Scenario {
 		Work: plan.Work{Min: 10 * time.Millisecond, Max: 30 * time.Millisecond},
 		Workers: plan.Workers{
 			Count: 3, Concurrency: 4, Prefetch: 5, Visibility: time.Second, Restart: 100 * time.Millisecond,
+			MaxAttempts: 20, // a good order must not become a dead letter by bad luck
 		},
 		Timeout: time.Minute,
 	}

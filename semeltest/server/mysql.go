@@ -50,7 +50,7 @@ func MySQL(ctx context.Context, o Options) (*Server, error) {
 	cmd := exec.CommandContext(ctx, install, append([]string{
 		"--no-defaults", "--datadir=" + s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
 	}, asRoot()...)...)
-	cmd.Dir = s.dir
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "TMPDIR="+s.dir)
 	if _, err := output(cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the data directory of mysql: %w", err), s.Close())
 	}
@@ -71,6 +71,7 @@ func asRoot() []string {
 func configureMySQL(s *Server, settings map[string]string) error {
 	all := map[string]string{
 		"bind-address": "127.0.0.1", "port": strconv.Itoa(s.port), "datadir": s.data(), "socket": filepath.Join(s.dir, "sock"),
+		"tmpdir":   s.dir, // a server that starts removes the temporary tables of others
 		"pid-file": filepath.Join(s.dir, "pid"), "skip-name-resolve": "1", "innodb_flush_log_at_trx_commit": "1",
 		"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "32M", "performance_schema": "0",
 	}

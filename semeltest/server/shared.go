@@ -144,7 +144,7 @@ func LeaveOut(tb testing.TB, need, why string) {
 
 // RecordLeftOut prints and records what LeaveOut does, for what is no test.
 func RecordLeftOut(name, need, why string) {
-	line := fmt.Sprintf("LEFT OUT, NOT PASSED: %s needs %s, and %s\n", name, need, why)
+	line := fmt.Sprintf("LEFT OUT, NOT PASSED: %s needs %s, and %s\n", name, need, strings.ReplaceAll(why, "\n", " "))
 	fmt.Fprint(os.Stderr, line)
 	path := os.Getenv("SEMEL_LEFT_OUT")
 	if path == "" {

@@ -18,9 +18,10 @@ SHELL := bash
 GO ?= go
 # Arguments for every `go test`, e.g. make test TESTFLAGS='-run FM51 -v'.
 TESTFLAGS ?=
-# Packages of the workspace that are tested at once; beside them runs one of the modules outside. They wait half of the time.
-# Far more do not end sooner: their workers lose leases to each other, and do again what others did.
-ATONCE ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# Packages of the workspace that are tested at once; beside them run half as many of the modules outside. Two a processor,
+# because they wait half of the time. Far more do not end sooner: their workers lose leases to each other.
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+ATONCE ?= $(shell expr 2 \* $(PROCESSORS))
 # They run with -vet=off: golangci-lint has the vet checks, and test-quick runs go vet.
 # Packages that take longest are tested first: at the end nothing would be beside them.
 LONGEST := ./cmd/semel ./cmd/semel/internal/lab/... ./adapters/sqlite ./adapters/postgres
@@ -68,7 +69,7 @@ test-work:
 .PHONY: test-outside
 test-outside:
 	@export GOWORK=off; for dir in $(OUTSIDE) tools; do \
-		(cd $$dir; $(GO) test -vet=off -p 1 -shuffle=on -timeout 60m $(TESTFLAGS) ./...); \
+		(cd $$dir; $(GO) test -vet=off -p $(PROCESSORS) -shuffle=on -timeout 60m $(TESTFLAGS) ./...); \
 	done
 
 .PHONY: nightly

@@ -202,7 +202,7 @@ func (x *inspection) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
-		x.Add(ops.LevelDanger, "dead letters", "a table of records with a sort key (semel migrate makes it), or dead_letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
+		x.Add(ops.LevelDanger, "dead letters", "a table of records with a sort key (semel migrate makes it), or dead_letters= in the URL of an SQS queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
 	}
 }
 

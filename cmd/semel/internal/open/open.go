@@ -150,7 +150,7 @@ func (s *Set) Pair(ctx context.Context, queue, store string) (driver.Queue, driv
 }
 
 // WithDeadLetters keeps the dead letters of a queue that has no place for them in the database of the records, where that
-// can: dead_letters= in the queue's URL names another place.
+// can: dead_letters= in the URL of an SQS queue names another place.
 func WithDeadLetters(q driver.Queue, s driver.Store) driver.Queue {
 	f := q.Features()
 	if f.DeadLetters {
